@@ -1,5 +1,4 @@
-"""Celery's configuration. Celery carries messages; what is true about a job is in its record
-(tasks/jobs/job_store.py)."""
+"""Celery's configuration. Celery only carries messages; the job's record has the truth (tasks/jobs/job_store.py)."""
 
 from __future__ import annotations
 
@@ -7,91 +6,91 @@ import ssl
 
 from domain.settings import settings
 
-# Where messages go. The same Redis holds the job records, so a message and its record are lost or kept together. One
-# can still be lost, whatever is set below, between BRPOP and kombu's own note of it when Redis or the worker dies there
-# (kombu#305): the reconciler publishes it again.
+# The broker. The same Redis holds the job records, so a message and its record are lost or stored together. If Redis or
+# the worker dies between BRPOP and kombu's own record of the message, it is lost whatever is set below (kombu#305). The
+# reconciler then publishes another one.
 broker_url = settings().broker_url
-# A rediss:// address that does not say how far to trust (?ssl_cert_reqs=…) would have any certificate accepted here,
-# with a warning, while the records' client asks for a good one. Where it does say, both follow it and this is not used.
+# Without ?ssl_cert_reqs=… in a rediss:// URL, Celery would accept any certificate, with a warning, but the records'
+# client requires a valid one. With it, both follow the URL, and this setting is not used.
 broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if broker_url.startswith("rediss://") else None
-# What workers load; the API publishes by name and loads neither.
+# Modules that workers import; the API publishes by task name and imports neither.
 imports = ("tasks.evaluation.celery_task", "tasks.worker.lifecycle")
 
-# JSON only: a message that is unpickled runs code.
+# JSON only: unpickling a message could run code.
 accept_content = ["json"]
-# What we publish: nothing but that there is work (tasks/jobs/job_queue.py). The source is in the record.
+# Messages only say that a job is waiting (tasks/jobs/job_queue.py). The source is in the record.
 task_serializer = "json"
-# No results are sent (below); set so that no default of a later version brings pickle back.
+# No results are sent (see below); set so that the default of a later version cannot bring pickle back.
 result_serializer = "json"
-# What Flower reads.
+# Format of the events for Flower.
 event_serializer = "json"
-# One queue for every kind of kernel. Beside it there is one for each model of GPU, for jobs that name it, and one for
-# each worker, for jobs that another has failed (tasks/worker/lifecycle.py). The order of jobs is not theirs
-# (docs/adr/0021).
+# One queue for every kind of kernel. There is also a queue for each GPU model, for jobs that name it, and one for each
+# worker, for jobs that another worker has failed (tasks/worker/lifecycle.py). The queues do not decide the order of
+# jobs (docs/adr/0021).
 task_default_queue = "evaluate"
-# The job record is the result. Celery's own would also subscribe each publisher to it and leak (celery#6963).
+# The job record is the result. Celery's own results would also subscribe each publisher, and leak (celery#6963).
 result_backend = "disabled://"
-# The same for a worker whose command line names a backend.
+# The same, for a worker whose command line names a result backend.
 task_ignore_result = True
-# One object for all threads, as it keeps nothing. Each thread of the API that publishes would else look one up among
-# the entry points of all installed packages: 5 ms, and a wave of submissions meets many new threads.
+# One backend object for all threads, as it has no state. Otherwise each publishing thread of the API would search the
+# entry points of all installed packages for it: 5 ms, and many submissions at once meet many new threads.
 result_backend_thread_safe = True
 
-# A message is acknowledged when its job's record has moved on, so that it is not gone with a worker that dies.
+# A worker acknowledges a message after the job's record has moved on, so a dying worker does not lose it.
 task_acks_late = True
-# Redelivery after a pool child's death is immediate and has no bound; tasks/worker/lifecycle.py tries again, three
-# times in all.
+# Redelivery after a pool child's death is immediate and unlimited; tasks/worker/lifecycle.py requeues instead, up to
+# three attempts in all.
 task_reject_on_worker_lost = False
-# Each message is acknowledged once, whatever its end: what happens next is decided by the record.
+# Each message is acknowledged once, whatever the outcome: the record decides what happens next.
 task_acks_on_failure_or_timeout = True
-# A last resort against a pool child that no longer runs Python; tasks/evaluation/attempt_monitor.py ends what is merely
-# stuck, much earlier. Waiting for the device counts here, so it is far above two timeouts of 600 s.
+# A last resort against a pool child that no longer runs Python. tasks/evaluation/attempt_monitor.py ends a child that
+# is merely stuck, much earlier. The time includes waiting for the device, so it is far above two timeouts of 600 s.
 task_time_limit = 2 * 3600
-# (The timer of each task stays, cancelled, in the worker's main process for that long: 480 bytes, measured.)
+# (Each task's timer stays, cancelled, in the worker's main process for that long: 480 bytes, measured.)
 
-# A dead pool child is seen after 0.1 s instead of 2 to 5 s.
+# Notices a dead pool child after 0.1 s instead of 2 to 5 s.
 worker_pool = "tasks.worker.prefork_pool:FastTaskPool"
-# Jobs that a worker handles at once: builds overlap, the device lease lets one at a time touch the device.
+# Concurrent jobs of a worker: builds overlap, but the device lease lets one job at a time use the device.
 worker_concurrency = settings().max_workers or 2
-# Pool children are trusted and persist; strangers' code runs in processes beneath them. (No max_tasks_per_child.)
-# Wait so long for the result of a child that is gone before its task counts as failed.
+# Pool children are trusted and long-lived, so there is no max_tasks_per_child; submissions run in processes below them.
+# Seconds to wait for the result of a child that is gone, before its task counts as failed.
 worker_lost_wait = 0.2
-# A child on a busy machine may need long to say that it is up, and one that is late is killed.
+# A child on a busy machine may need long to report that it is up, and a late child is killed.
 worker_proc_alive_timeout = 60
-# At most one message a child is held: more would wait behind a job of minutes while another worker is idle.
+# At most one unacknowledged message per child: more would wait behind a job of minutes while another worker is idle.
 worker_prefetch_multiplier = 1
-# And none at all without a free child. Redis only, which is what we have.
+# And none without a free child. Only available with Redis, which is the broker here.
 worker_disable_prefetch = True
 
 broker_transport_options = {
-    # After so long an unacknowledged message is delivered again. Above task_time_limit, else there would be endless
-    # duplicates (celery#5935); that it is long costs nothing, as the reconciler finds lost jobs within seconds.
+    # Seconds after which an unacknowledged message is delivered again. Below task_time_limit, duplicates would be
+    # endless (celery#5935). A long time costs nothing, because the reconciler finds lost jobs within seconds.
     "visibility_timeout": 4 * 3600,
-    # A read that says nothing for so long is given up; longer than the worker's blocking read, which would else end
-    # in an error every time.
+    # Seconds without data after which a read is given up; longer than the worker's blocking read, which would
+    # otherwise always end in an error.
     "socket_timeout": 30,
-    # A host that swallows packets is not waited for at each attempt as long as TCP would.
+    # A host that drops packets would otherwise delay each connection as long as TCP's own timeout.
     "socket_connect_timeout": 5,
-    # A peer that vanished without a word (a node's power, a firewall) is noticed by the kernel's probes.
+    # The kernel's probes notice a peer that vanished silently (a power failure, a firewall).
     "socket_keepalive": True,
-    # A connection that was idle longer is asked whether it still works before it is used.
+    # A connection that was idle for longer is tested before it is used.
     "health_check_interval": 25,
 }
-# Redis may start after the worker: they are started in any order.
+# The worker may start before Redis, because services start in any order.
 broker_connection_retry_on_startup = True
-# And it may be away for as long as it likes (None: no last attempt). Celery's pauses between attempts grow by 2 s and
-# cannot be set: after 60 s without Redis a worker may take its next message up to 16 s later. Jobs that it runs
-# already do not wait for that, their records have connections of their own (tasks/node/redis_client.py).
+# Redis may also be away for any time (None: unlimited retries). Celery's pauses between retries grow by 2 s and cannot
+# be configured: after 60 s without Redis a worker may take its next message up to 16 s later. Running jobs do not wait
+# for that, because their records have connections of their own (tasks/node/redis_client.py).
 broker_connection_max_retries = None
-# A running job goes on while Redis is away: its record still knows whose it is when Redis is back.
+# A running job continues while Redis is away: its record still names its owner when Redis is back.
 worker_cancel_long_running_tasks_on_connection_loss = False
-# A publisher tries for about 0.5 s; a message that still fails is published by the reconciler, the job is accepted.
+# A publisher retries for about 0.5 s; if that fails, the job is accepted, and the reconciler publishes its message.
 task_publish_retry_policy = {"max_retries": 3, "interval_start": 0.05, "interval_step": 0.1, "interval_max": 0.3}
 
-# Flower shows what the workers do; costs some of the rate of empty tasks, nothing beside a kernel. No event for what
-# the API sends: it would be a second message for each job, a third of what publishing a batch costs.
+# Flower needs these events; they cost some of the rate of empty tasks, and nothing compared with a kernel. The API
+# sends no events: they would be a second message for each job, a third of the cost of publishing a batch.
 worker_send_task_events = True
-# Gossip and mingle have no settings here: leave them off by the command line, --without-gossip --without-mingle. They
-# have no use in this service, and reconnecting hangs have been cured by leaving them off (celery#8030).
-# Logging is set up by the worker's --loglevel; print statements of a library are not log records.
+# Gossip and mingle have no settings here; the command line disables them: --without-gossip --without-mingle. This
+# service does not use them, and disabling them has cured hangs at reconnection (celery#8030).
+# The worker's --loglevel configures logging; print statements of a library are no log records.
 worker_redirect_stdouts = False

@@ -14,16 +14,16 @@ from stack.serve import serve
 
 def main() -> int:
     try:
-        given = settings()
+        defaults = settings()
     except EnvError as error:
         print(error, file=sys.stderr)
         return 2
     parser = argparse.ArgumentParser(description="Serve the kernel evaluation service on this machine until Ctrl-C.")
-    parser.add_argument("--host", default=given.host, help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=given.port, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--host", default=defaults.host, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=defaults.port, help="port to listen on (default: %(default)s)")
     parser.add_argument(
         "--log-level",
-        default=given.log_level,
+        default=defaults.log_level,
         type=str.upper,
         choices=LOG_LEVELS,
         help="how much to log (default: %(default)s)",
@@ -32,7 +32,7 @@ def main() -> int:
     if not 1 <= flags.port <= HIGHEST_PORT:
         print(f"--port must be between 1 and {HIGHEST_PORT}, not {flags.port}", file=sys.stderr)
         return 2
-    return serve(dataclasses.replace(given, host=flags.host, port=flags.port, log_level=flags.log_level))
+    return serve(dataclasses.replace(defaults, host=flags.host, port=flags.port, log_level=flags.log_level))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from api.pages.verdict import verdict
 from api.schemas.job import location
 from api.url_policy import Forbidden, connect, destination
 from domain.settings import settings
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Due, Webhook, Webhooks
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 EVERY_S = 1.0
 SENDERS = 4
@@ -45,10 +45,12 @@ class Dispatcher:
     whole of `WHOLE_S` thus delays no other group.
     """
 
-    def __init__(self, redis: Redis, records: JobRecords) -> None:
+    def __init__(self, redis: Redis, records: JobStore) -> None:
         self._records = records
         self._webhooks = Webhooks(redis)
-        self._loops = [Loop(f"webhook-dispatcher-{number}", self.run_once, EVERY_S) for number in range(SENDERS)]
+        self._loops = [
+            PeriodicThread(f"webhook-dispatcher-{number}", self.run_once, EVERY_S) for number in range(SENDERS)
+        ]
         self._busy: set[str] = set()
         self._taking = Lock()
 

@@ -27,7 +27,7 @@ from stack.terminal import Terminal
 from tasks.runtime.worker_context import Workbench
 
 LEAST_MS, DEPTH = 1.0, 9
-HOLDING = ("tasks/evaluation/pipeline.py: judge", "tasks/evaluation/pipeline.py: end")
+HOLDING = ("tasks/evaluation/pipeline.py: evaluate", "tasks/evaluation/pipeline.py: end")
 """Functions that a job calls inside the device's lease."""
 SOFTMAX = """
 class {name}(nn.Module):

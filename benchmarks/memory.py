@@ -18,7 +18,7 @@ from stack.child import Child
 from stack.redis_server import RedisServer
 from stack.terminal import Terminal
 from tasks.app import app
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit_many
 
 JOBS = 20_000
@@ -44,7 +44,7 @@ def main() -> int:
 
 def _measure(redis: Redis, url: str) -> None:
     app.conf.broker_url = app.conf.broker_write_url = url
-    records = JobRecords(redis, ttl_s=86_400)
+    records = JobStore(redis, ttl_s=86_400)
     request = Request(kernel=Kernel("#" * SOURCE_BYTES, KernelType.TORCH))
     report = Report(Outcome(Status.PASSED, "torch", compiled=True, output="#" * RESULT_BYTES), environment={})
     table = Table(f"{JOBS} jobs, sources of {SOURCE_BYTES} B, results of {RESULT_BYTES} B and more", "bytes a job")
@@ -52,7 +52,7 @@ def _measure(redis: Redis, url: str) -> None:
     for begin in range(0, JOBS, PIECE):
         submit_many(records, [(f"{number:036d}", request) for number in range(begin, begin + PIECE)])
     table.add_row("queued, with its message", _each(redis, empty))
-    table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.kept_bytes() / JOBS:.0f}")
+    table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.stored_bytes() / JOBS:.0f}")
     if redis.llen(app.conf.task_default_queue) != JOBS:
         raise RuntimeError("not every message was published")
     redis.delete(app.conf.task_default_queue)
@@ -62,7 +62,7 @@ def _measure(redis: Redis, url: str) -> None:
         if claim is None or not records.complete(f"{number:036d}", claim.attempt, report.body(f"{number:036d}")):
             raise RuntimeError(f"job {number} did not complete")
     table.add_row("completed", _each(redis, empty))
-    table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.kept_bytes() / JOBS:.0f}")
+    table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.stored_bytes() / JOBS:.0f}")
     records.cleanup(records.now() + 1)
     table.add_row("forgotten", _each(redis, empty))
     Terminal().print(table)

@@ -11,7 +11,7 @@ from domain.settings import Settings
 from stack.processes import node_name
 from stack.stopping import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import STACK_NAME, Supervisor
-from tasks.jobs.job_store import ACTIVE, JobRecords
+from tasks.jobs.job_store import ACTIVE, JobStore
 from tasks.jobs.job_view import JobView
 
 SLICE_S = 0.2
@@ -37,7 +37,7 @@ class Drain:
         self._limit_s = settings.drain_seconds
         self._names = {node_name(program) for program in supervisor.draining}
         redis = Redis.from_url(settings.broker_url, socket_connect_timeout=REDIS_S, socket_timeout=REDIS_S)
-        self._records = JobRecords(redis, settings.job_ttl)
+        self._records = JobStore(redis, settings.job_ttl)
 
     def run(self) -> None:
         """Returns when no worker is left."""

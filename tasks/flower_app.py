@@ -1,6 +1,6 @@
-"""The Celery application as Flower is given it: `celery --app tasks.flower_app flower`. It loads no task of ours.
+"""The Celery application for Flower: `celery --app tasks.flower_app flower`. It imports no task.
 
-What `celeryconfig.py` has a worker import is not in Flower's image, and a page that shows events needs none of it.
+Flower's image does not contain the modules that `celeryconfig.py` makes a worker import, and showing events needs none.
 """
 
 from __future__ import annotations

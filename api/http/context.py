@@ -11,10 +11,10 @@ from api.http.limits import WAITERS
 from api.http.long_poll import LongPoll
 from api.webhook_dispatcher import Dispatcher
 from domain.settings import settings
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.webhook_outbox import Webhooks
-from tasks.node.broker_settings import BrokerLook
+from tasks.node.broker_settings import BrokerCheck
 from tasks.node.redis_client import connect
 
 KEY = "app_context"
@@ -30,24 +30,24 @@ class AppContext:
     """The shared objects of one process; all of them are thread-safe."""
 
     redis: Redis
-    records: JobRecords
+    records: JobStore
     long_poll: LongPoll
     webhooks: Webhooks
     dispatcher: Dispatcher
-    broker: BrokerLook
+    broker: BrokerCheck
 
 
 def create_context(app: Flask, long_poll: int = WAITERS) -> AppContext:
     """Creates the app's context; does not connect yet."""
     redis = _pooled(connect())
-    records = JobRecords(redis, settings().job_ttl)
+    records = JobStore(redis, settings().job_ttl)
     context = AppContext(
         redis,
         records,
-        LongPoll(records, JobHub(redis, long_poll)),
+        LongPoll(records, JobNotifier(redis, long_poll)),
         Webhooks(redis),
         Dispatcher(redis, records),
-        BrokerLook(redis),
+        BrokerCheck(redis),
     )
     app.extensions[KEY] = context
     return context

@@ -13,8 +13,8 @@ from marshmallow import validate
 from redis.exceptions import RedisError
 
 from api.schemas.fields import RealNumber, WireSchema
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore, JobView
 
 MAX_WAIT_S = 600
 
@@ -46,7 +46,7 @@ def parse_wait(query: dict[str, Any]) -> float:
 class LongPoll:
     """Lets clients wait for jobs; the hub limits how many wait at the same time."""
 
-    def __init__(self, records: JobRecords, hub: JobHub) -> None:
+    def __init__(self, records: JobStore, hub: JobNotifier) -> None:
         self._records = records
         self._hub = hub
 

@@ -18,7 +18,7 @@ from domain.job import State
 from domain.settings import settings
 from tasks.jobs.counters import CACHE_COUNTERS
 from tasks.jobs.job_lua_lib import BUCKETS_S
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 
 Counters = dict[str, float]
 
@@ -35,7 +35,7 @@ STAGES = {
 class ServiceCollector(Collector):
     """Collects one scrape. Where Redis is unreachable, it yields only `kernel_eval_broker_up` 0."""
 
-    def __init__(self, redis: Redis, records: JobRecords) -> None:
+    def __init__(self, redis: Redis, records: JobStore) -> None:
         self._redis = redis
         self._records = records
 
@@ -67,7 +67,7 @@ class ServiceCollector(Collector):
         yield _gauge(
             "queue_limit", "MAX_QUEUE: new jobs are refused at this number of queued jobs.", settings().max_queue
         )
-        stored = self._records.kept_bytes()
+        stored = self._records.stored_bytes()
         yield _gauge("records_bytes", "Approximate bytes of all jobs' requests and results in Redis.", stored)
         limit = settings().records_memory
         yield _gauge("records_limit_bytes", "RECORDS_MEMORY_MIB: beyond it new jobs are refused.", limit)

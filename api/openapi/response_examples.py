@@ -80,7 +80,7 @@ _ENDED = replace(
     timeline=_timeline(*Stage),
     result=_result(),
     worker=WORKER,
-    summary=asdict(Summary.of(_result())),
+    summary=asdict(Summary.from_body(_result())),
 )
 _RUNNING = replace(_ENDED, state=State.RUNNING, stage=Stage.TIME, result=None, summary=None, cancel_requested=True)
 _OF_A_BATCH = replace(_ENDED, batch_id=BATCH, batch_index=0)

@@ -51,7 +51,7 @@ def codes(result: Result) -> list[SideCode]:
         build = outcome.get("build") or {}
         listed = [entry for entry in entries(dict(result)) if entry.side == side and entry.is_text]
         named = str(build.get("kernel") or (outcome.get("metadata") or {}).get("kernel_name") or "its kernel")
-        unavailable = [(_of(entry), str(entry.told.get("unavailable"))) for entry in listed if entry.name is None]
+        unavailable = [(_of(entry), str(entry.data.get("unavailable"))) for entry in listed if entry.name is None]
         code = SideCode(side, titles[side], _rows(build, named), [entry for entry in listed if entry.name], unavailable)
         if code.rows or listed:
             sides.append(code)
@@ -59,7 +59,7 @@ def codes(result: Result) -> list[SideCode]:
 
 
 def _of(entry: Entry) -> str:
-    return " of ".join(str(part) for part in (entry.told["format"], entry.told.get("kernel")) if part)
+    return " of ".join(str(part) for part in (entry.data["format"], entry.data.get("kernel")) if part)
 
 
 def _rows(build: BuildFacts, named: str) -> list[ResourceRow]:

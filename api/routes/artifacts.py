@@ -40,7 +40,7 @@ def listing(job_id: str) -> Response:
     no artifacts, and for one that has not ended or has no result.
     """
     view = find_job(job_id)
-    listed = [{"side": entry.side, **entry.told, **_path(view, entry)} for entry in entries(view.result)]
+    listed = [{"side": entry.side, **entry.data, **_path(view, entry)} for entry in entries(view.result)]
     return jsonify({"job_id": view.job_id, "artifacts": listed})
 
 
@@ -78,7 +78,7 @@ def _why_none(view: JobView, available: list[Entry]) -> str:
         return f"the job is {view.state}, so that it has none; submit it again"
     names = [f"{entry.side}/{entry.name}" for entry in available if entry.name is not None]
     reasons = [
-        f"{entry.side} {entry.told['format']}: {entry.told['unavailable']}" for entry in available if entry.name is None
+        f"{entry.side} {entry.data['format']}: {entry.data['unavailable']}" for entry in available if entry.name is None
     ]
     if not available:
         return 'the request asked for none: submit it again with "artifacts", such as ["ptx", "sass"]'

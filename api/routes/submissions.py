@@ -44,7 +44,7 @@ from domain.settings import MIB, settings
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.admission import Limits, Refusal
 from tasks.jobs.job_store import JobView
-from tasks.jobs.submit import NotRecorded, submit, submit_many
+from tasks.jobs.submit import NotAccepted, submit, submit_many
 from tasks.jobs.webhook_outbox import Webhook
 
 BATCH_ERRORS = 1000
@@ -249,7 +249,7 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
     job_id = chosen_id(headers)
     try:
         view = submit(app_context().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
-    except NotRecorded as error:
+    except NotAccepted as error:
         raise _not_recorded(error.refusal) from error
     request_span.note([job_id])
     unread_names = ignored(body, request.operation)

@@ -1,1 +1,1 @@
-"""What a build leaves: its archive and the two caches."""
+"""Finished builds: their archive, and the two caches that store it."""

@@ -1,4 +1,4 @@
-"""What builds need of a process: compilers, folders, a zygote that forks builders, the builds that are kept."""
+"""The build environment of a process: compilers, folders, a zygote that forks builders, and the build caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sandbox.supervisor.process_register import ProcessRegister
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.local_cache import BuildCache, key_of
-from tasks.builds.shared_cache import ShippedBuilds
+from tasks.builds.shared_cache import SharedBuilds
 from tasks.node import tool_lookup
 from tasks.node.private_dir import make_private
 from tasks.node.redis_client import connect
@@ -33,14 +33,14 @@ from tasks.node.toolchain import Compilers, processor
 log = logging.getLogger(__name__)
 
 BUILDERS_ARENA = 1 << 30
-"""Bytes; none of them is used, as a builder is asked for nothing but a build."""
+"""Arena size of a builder, in bytes; unused, because a builder only builds."""
 
 
 class BuildBench:
-    """For builds for one target; `close` ends everything it started. Holds nothing of any submission."""
+    """Builds for one target; `close` ends everything it started. Contains no submission data."""
 
     def __init__(self, target: Target, name: str | None = None) -> None:
-        """`name` is whose its builds are, for others: the host's by itself."""
+        """`name` identifies the maker of its builds to others; by default it is the host name."""
         make_private(settings().state_dir, "STATE_DIR")
         self._compilers = Compilers(settings().state_dir / "toolchains")
         self.target = replace(target, toolchain=self._compilers.folder)
@@ -53,13 +53,13 @@ class BuildBench:
         self._zygote: Zygote | None = None
         limit, shared = settings().build_cache, settings().shared_builds
         self.builds = BuildCache(settings().state_dir / "builds", limit) if limit else None
-        """Of every process on this node that has the same STATE_DIR; None where it is switched off."""
-        self.shipped = ShippedBuilds(connect(waits=False), shared, self.name) if shared else None
-        """Of every node; None where they share none."""
+        """The build cache of all processes on this node with the same STATE_DIR; None if disabled."""
+        self.shipped = SharedBuilds(connect(waits=False), shared, self.name) if shared else None
+        """The build cache of all nodes; None if disabled."""
 
     @property
     def zygote(self) -> Zygote:
-        """The zygote; started on first use and again if it has died."""
+        """The zygote; started on first use, and restarted if it has died."""
         if self._zygote is not None and not self._zygote.alive:
             self._discard()
         if self._zygote is None:
@@ -75,31 +75,31 @@ class BuildBench:
         return self._zygote
 
     def build_key(self, kernel: Kernel) -> str:
-        """What the build cache knows a build of this kernel for this device by."""
+        """The key of this kernel's build for this target in the build caches."""
         wire = kernel.to_wire()
         own = processor() if not self.target.is_cuda or "native" in json.dumps(wire) else None
         return key_of([wire, self.target.device, self.target.arch, own, self.toolchain])
 
     @property
     def toolchain(self) -> str:
-        """Which builds are alike: those of nodes that have the same one."""
+        """Identity of the compilers: nodes with the same identity can share builds."""
         return self._compilers.identity
 
     def ready_compilers(self, kernels: list[Kernel]) -> None:
-        """Has headers precompiled, in the background, once there is somebody who may use them."""
+        """Start precompiling headers in the background, once a kernel may use them."""
         if any(kernel.kernel_type is KernelType.TORCH_CUDA for kernel in kernels):
             self._compilers.precompile()
 
     def start_zygote(self) -> None:
-        """Before a kernel's time begins: its start is ours, seconds on a busy machine. Raises InfrastructureFault."""
+        """Start the zygote before a kernel's time begins: it may take seconds. Raises InfrastructureFault."""
         _ = self.zygote
 
     def private_folder(self, folder: Path) -> Path:
-        """Makes the folder in which one kernel is built and run, for nobody else to look into."""
+        """Create the private folder in which one kernel is built and run."""
         return self.zygote.private_folder(folder)
 
     def session(self, folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
-        """A fresh runner in a private folder, a builder without `gpu`. `deadline` is by time.monotonic()."""
+        """A fresh runner in a private folder, or a builder without `gpu`. `deadline` is a time.monotonic()."""
         try:
             return self._session(folder, gpu, deadline, cancelled)
         except InfrastructureFault:
@@ -108,7 +108,7 @@ class BuildBench:
 
     @contextmanager
     def job_folder(self) -> Iterator[Path]:
-        """A folder for one job's files; gone afterwards."""
+        """A folder for one job's files, removed afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="job-", dir=self.folder))
         allow_traversal(folder)
         try:
@@ -119,7 +119,7 @@ class BuildBench:
             remove(folder)
 
     def close(self) -> None:
-        """Ends the zygote and every runner, removes the folder."""
+        """End the zygote and all runners, and remove the folder."""
         self._discard()
         self._compilers.close()
         self._own_folder.close()
@@ -136,5 +136,5 @@ class BuildBench:
 
 
 def deadline_in(seconds: float) -> float:
-    """That many seconds from now, by time.monotonic()."""
+    """The time.monotonic() that many seconds from now."""
     return time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The digest of what is in a folder: what a build has left, and whether it is still that."""
+"""The digest of a folder's contents: it shows whether a build changed after its builder ended."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from domain.result import Status
 from sandbox.isolation.scratch_dir import FolderTooLarge, entries
 
 MAX_FOLDER_BYTES = 2 << 30
-"""Of all files that a build leaves; a file may be long and hold nothing, and is read to its end all the same."""
+"""Maximum bytes of all files of a build; sparse files count in full, because they are read to their end."""
 
 
 def permissions(mode: int) -> int:
-    """What of a file's mode belongs to a build: who may do what with it, and nothing that lends a user's rights."""
+    """The permission bits of a build's file; without setuid and setgid, which would lend a user's rights."""
     return stat.S_IMODE(mode) & 0o777
 
 
 def digest(folder: Path) -> bytes:
-    """Of every file in a folder, by name, permissions and content; of folders without content.
+    """Digest of the name, permissions and content of every file in a folder, and of its folders without content.
 
-    What is neither counts by its name alone. A program that may not be run any more is another build.
-    Raises KernelFault (UNSUPPORTED) for a folder that is too large to be read, or has what its maker has closed, and
-    OSError for whatever else keeps the worker from reading it: that is not the kernel's fault.
+    Other entries count by name only. Permissions count because a program that is not executable is another build.
+    Raises KernelFault (UNSUPPORTED) for a folder that is too large to read, or that its owner cannot read. Raises
+    OSError for any other read error, which is not the kernel's fault.
     """
-    found = hashlib.blake2b(digest_size=32)
+    folder_digest = hashlib.blake2b(digest_size=32)
     size = 0
     if not folder.is_dir():  # No submission can remove its own folder.
         raise FileNotFoundError(errno.ENOENT, "the folder of a build is gone")
     try:
-        left = sorted(entries(folder), key=lambda entry: entry.path)
+        contents = sorted(entries(folder), key=lambda entry: entry.path)
     except FolderTooLarge as error:
         raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
-    for entry in left:
+    for entry in contents:
         try:
-            found.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
+            folder_digest.update(os.fsencode(os.path.relpath(entry.path, folder)) + b"\0")
             if entry.is_dir(follow_symlinks=False):
-                with suppress(OSError):  # What no path reaches cannot be read, and then is not kept.
-                    found.update(b"%03o" % permissions(entry.stat(follow_symlinks=False).st_mode))
+                with suppress(OSError):  # An unreachable folder cannot be read, so the build is not cached.
+                    folder_digest.update(b"%03o" % permissions(entry.stat(follow_symlinks=False).st_mode))
             if entry.is_file(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
-                found.update(b"%03o" % permissions(status.st_mode))
+                folder_digest.update(b"%03o" % permissions(status.st_mode))
                 size += status.st_size
                 if size > MAX_FOLDER_BYTES:
                     raise KernelFault(
@@ -53,17 +53,17 @@ def digest(folder: Path) -> bytes:
                         f"the build left more than {MAX_FOLDER_BYTES >> 30} GiB in its folder: write less while the "
                         "source is imported",
                     )
-                found.update(_content(entry.path))
+                folder_digest.update(_content(entry.path))
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG and not _is_closed(Path(entry.path), folder):
                 raise
-            message = "the build left a file that it does not let us read: shorten its path, or let its owner read it"
+            message = "the build left a file that cannot be read: shorten its path, or make it readable to its owner"
             raise KernelFault(Status.UNSUPPORTED, message) from error
-    return found.digest()
+    return folder_digest.digest()
 
 
 def _is_closed(path: Path, folder: Path) -> bool:
-    """Whether the file's maker keeps its owner from reading it, by the modes of the file and of the folders above."""
+    """Whether the modes of the file, or of the folders above it, keep its owner from reading it."""
     names = path.relative_to(folder).parts
     for count in range(len(names)):
         try:

@@ -1,8 +1,8 @@
-"""Finished builds by what went into them, shared by every process of a node and kept over restarts.
+"""The build cache of a node: finished builds by a digest of their inputs, shared by its processes across restarts.
 
-Only trusted processes write here, and only what a dead builder left in its own folder, here or on another node: plain
-files, of a bounded size, whose digest is the one taken when the builder had ended. A job gets a copy. So a submission
-decides about its own builds, and nobody gets those who sends another source.
+Only trusted processes write to it, and only what an ended builder left in its own folder, on this or another node:
+plain files of bounded size whose digest was taken when the builder ended. A job gets a copy. A submission can therefore
+only affect its own builds, because another source has another key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.builds.relocate import relocate
 
 POLL_S = 0.02
 FAULT_S = 600
-"""How long it is remembered that a source does not compile: a group of the same wrong submissions, not a day's."""
+"""Seconds for which a compile error is cached: enough for a group of equal wrong submissions, not for a day."""
 
 _OLD_DRAFT_S = 3600.0
 
@@ -40,33 +40,33 @@ log = logging.getLogger(__name__)
 
 
 class BuildCache:
-    """Below `folder`, up to `limit` bytes; what was used longest ago goes first."""
+    """The cache below `folder`, of at most `limit` bytes; evicts the least recently used builds."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._entries = folder / "entries"
         self._entries.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._line = folder / "line"
+        self._lock_file = folder / "line"
         self._limit = limit
 
     @contextmanager
-    def alone(self, key: str, cancelled: Callable[[], bool], patience: float) -> Iterator[bool]:
-        """Inside, nobody else of this node builds the same; False where that took longer than `patience` seconds.
+    def build_lock(self, key: str, cancelled: Callable[[], bool], patience: float) -> Iterator[bool]:
+        """Hold the lock of one build on this node; yields False if that took longer than `patience` seconds.
 
-        A lock of the kernel's on one byte of a file, which ends with its holder. Raises JobCancelled.
+        The lock is a kernel lock on one byte of a file, which ends with its holder. Raises JobCancelled.
         """
-        line = os.open(self._line, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._lock_file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             until = time.monotonic() + patience
-            while not (held := _locked(line, int(key[:15], 16))) and time.monotonic() < until:
+            while not (is_locked := _locked(descriptor, int(key[:15], 16))) and time.monotonic() < until:
                 if cancelled():
                     raise JobCancelled("cancelled while another job built the same source")
                 time.sleep(POLL_S)
-            yield held
+            yield is_locked
         finally:
-            os.close(line)
+            os.close(descriptor)
 
     def restore(self, key: str, folder: Path) -> Finished | None:
-        """The build of that key, its files copied into the empty `folder`; None where there is none."""
+        """Copy the build's files into the empty `folder` and return its outcome; None if it is not cached."""
         path = self.archive(key)
         try:
             with build_archive.opened(path) as archive:
@@ -78,54 +78,56 @@ class BuildCache:
                 raise ValueError("its files are not those that were written")
             relocate(folder, note.folder)
             uid.give(folder)
-            with suppress(FileNotFoundError):  # Another process may have found since that it is the oldest.
+            with suppress(FileNotFoundError):  # Another process may have evicted it meanwhile.
                 os.utime(path)
             return note.finished
         except FileNotFoundError:
             return None
-        except OSError as error:  # Of the job's disk, which may be full: no word about the build.
-            log.warning("the build %s cannot be copied (%s): it is made anew", key, error)
+        except OSError as error:  # An error of the job's disk, which may be full, says nothing about the build.
+            log.warning("the build %s cannot be copied (%s); building it again", key, error)
         except UNREADABLE as error:
-            log.warning("the build %s cannot be used (%s): it is made anew", key, error)
+            log.warning("the build %s cannot be used (%s); building it again", key, error)
             path.unlink(missing_ok=True)
         _clear(folder)
         return None
 
     def store(self, key: str, folder: Path, sealed: bytes, finished: Finished) -> bool:
-        """Keeps a copy of what the dead builder left in `folder`; False where that is not kept.
+        """Store a copy of the files that the ended builder left in `folder`; False if they cannot be cached.
 
-        `sealed` is the folder's digest as it was at the builder's end: a copy that has another is none.
+        `sealed` is the folder's digest when the builder ended; a copy with another digest is discarded.
         """
         note = Note(key, finished, sealed.hex(), str(folder))
         try:
             paths = build_archive.plain(folder)
             if paths is None:
                 return False
-            return self._keep(key, partial(build_archive.write, note=note, folder=folder, paths=paths), sealed.hex())
+            return self._store_archive(
+                key, partial(build_archive.write, note=note, folder=folder, paths=paths), sealed.hex()
+            )
         except UNREADABLE as error:
-            log.warning("the build %s is not kept: %s", key, error)
+            log.warning("the build %s is not cached: %s", key, error)
             return False
 
     def receive(self, key: str, write: Callable[[BinaryIO], None]) -> None:
-        """Keeps an archive that another node has made: `write` writes it. Raises one of UNREADABLE for what is none.
+        """Store an archive from another node, which `write` writes. Raises one of UNREADABLE if it is invalid.
 
-        OSError where there is no room for it here, which says nothing about it.
+        An OSError means that there is no room for it here, and says nothing about the archive.
         """
-        if not self._keep(key, write):
+        if not self._store_archive(key, write):
             raise ValueError("its files are not those that were written")
 
     def archive(self, key: str) -> Path:
-        """Where the build of that key is, if it is kept: a file that is replaced and removed, and never changed."""
+        """The path of the build's archive, if cached. The file may be replaced or removed, but never changes."""
         return self._entries / f"{key}.tar"
 
-    def _keep(self, key: str, write: Callable[[BinaryIO], None], sealed: str | None = None) -> bool:
-        """Whether the archive has the files that its note, or `sealed`, says: else it is not kept."""
+    def _store_archive(self, key: str, write: Callable[[BinaryIO], None], sealed: str | None = None) -> bool:
+        """Store an archive if its files match its note, or `sealed`; returns whether they do."""
         descriptor, name = tempfile.mkstemp(prefix=".draft-", dir=self._entries)
         draft = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 write(file)
-            if draft.stat().st_size > self._limit:  # All others would go for it, and then it too.
+            if draft.stat().st_size > self._limit:  # It would evict all other builds, and then itself.
                 raise OSError(errno.EFBIG, "it is larger than all builds together may be (BUILD_CACHE_MIB)")
             if not _holds(draft, key, sealed, self._entries):
                 return False
@@ -137,25 +139,25 @@ class BuildCache:
         return True
 
     def _evict(self) -> None:
-        found = []
+        entries = []
         for entry in os.scandir(self._entries):
             with suppress(FileNotFoundError):
-                found.append((entry.stat().st_mtime, entry.stat().st_size, Path(entry.path)))
+                entries.append((entry.stat().st_mtime, entry.stat().st_size, Path(entry.path)))
         total, now = 0, time.time()
-        for used, size, path in sorted(found, reverse=True):
+        for used, size, path in sorted(entries, reverse=True):
             draft = path.suffix != ".tar"
             total += 0 if draft else size
             if (draft and now - used > _OLD_DRAFT_S) or (not draft and total > self._limit):
-                remove(path)  # A draft, or the folder of a check, of who was killed meanwhile.
+                remove(path)  # A draft or check folder of a killed process, or a build to evict.
 
 
 def key_of(parts: list[Any]) -> str:
-    """The name of a build: a digest of everything that its result depends on (JSON-ready)."""
+    """The key of a build: a digest of everything that its result depends on (JSON-ready)."""
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=20).hexdigest()
 
 
 def _locked(file: int, byte: int) -> bool:
-    """Whether this open file now has that byte's lock."""
+    """Try to lock that byte of the open file; returns whether it is locked now."""
     request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
@@ -164,9 +166,9 @@ def _locked(file: int, byte: int) -> bool:
     return True
 
 
-def _holds(draft: Path, key: str, sealed: str | None, beside: Path) -> bool:
-    """Whether the archive has the files that were sealed: what was copied may have been changed meanwhile."""
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as name, build_archive.opened(draft) as archive:
+def _holds(draft: Path, key: str, sealed: str | None, parent: Path) -> bool:
+    """Whether the archive's files match the digest: they may have changed while they were copied."""
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as name, build_archive.opened(draft) as archive:
         note = build_archive.read_note(archive, key)
         build_archive.unpack(archive, Path(name))
         return digest(Path(name)).hex() == (sealed or note.digest)

@@ -1,4 +1,4 @@
-"""A build in another folder than the one that it was made in."""
+"""Moves a build to another folder than the one it was made in."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _READ_AND_WRITE = stat.S_IRUSR | stat.S_IWUSR
 
 
 def move(built_in: Path, folder: Path) -> None:
-    """Moves everything from one private folder into another, and gives it to that one's owner.
+    """Move everything from one private folder into another, and give it to the owner of the latter.
 
-    No process may run in either. Raises KernelFault (UNSUPPORTED) for too many entries, too deep a tree and too long a
-    path, InfrastructureFault for every other error.
+    No process may run in either folder. Raises KernelFault (UNSUPPORTED) for too many entries, too deep a tree or too
+    long a path, and InfrastructureFault for any other error.
     """
     try:
         with uid.owned_by_worker(built_in), os.scandir(built_in) as listing:
@@ -40,9 +40,9 @@ def move(built_in: Path, folder: Path) -> None:
 
 
 def relocate(folder: Path, built_in: Path | str) -> None:
-    """Triton's cache names its files by where they were when they were made. Links are not followed.
+    """Replace the old folder's path in the index files of Triton's cache. Does not follow links.
 
-    Triton closes none of them to their owner: a file of such a name that is closed is not Triton's, and stays as it is.
+    Triton keeps these files accessible to their owner: an inaccessible file of such a name is not Triton's, and stays.
     """
     for entry in list(entries(folder)):
         if not (entry.name.startswith("__grp__") and entry.name.endswith(".json")):
@@ -57,7 +57,7 @@ def relocate(folder: Path, built_in: Path | str) -> None:
 
 
 def _rename(entry: os.DirEntry[str], place: Path) -> None:
-    """Moves one entry. A folder that its owner may not write is made writable for that: else it cannot be moved."""
+    """Move one entry. A read-only folder is made writable meanwhile, because it could not be moved otherwise."""
     status = entry.stat(follow_symlinks=False)
     mode = stat.S_IMODE(status.st_mode)
     read_only = stat.S_ISDIR(status.st_mode) and not mode & stat.S_IWUSR and status.st_uid == os.geteuid()

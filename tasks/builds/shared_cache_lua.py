@@ -1,8 +1,8 @@
-"""What moves shipped builds in Redis, as Lua, each one atomic step; `tasks/builds/shared_cache.py` has the keys."""
+"""Lua scripts of the shared build cache, each one atomic step; `tasks/builds/shared_cache.py` lists the keys."""
 
 from __future__ import annotations
 
-_FORGET = """
+_REMOVE = """
 local archives, shipped, expire, bytes = 'builds:archives', 'builds:shipped', 'builds:expire', 'builds:bytes'
 
 local function now()
@@ -10,7 +10,7 @@ local function now()
   return time[1] + time[2] / 1e6
 end
 
--- What frees memory comes first: where Redis is full, the first write of a script must not be one that may take some.
+-- Free memory first: if Redis is full, the first write of a script must not be one that may need memory.
 local function forget(key)
   local size = redis.call('HSTRLEN', archives, key)
   redis.call('HDEL', archives, key)
@@ -24,10 +24,10 @@ local function forget_old()
 end
 """
 
-# key, who asks, seconds that his mark lasts -> the archive or '', who makes it: whoever asks where there was neither
-# Of who has to wait for another a note is left: it keeps the build from being given up.
-TURN = (
-    _FORGET
+# key, caller, seconds of its mark -> the archive or '', the maker: the caller if there is neither archive nor mark
+# A caller that must wait leaves a note, so that the maker does not abandon the build.
+RESERVE = (
+    _REMOVE
     + """
 forget_old()
 local packed = redis.call('HGET', archives, ARGV[1])
@@ -40,7 +40,7 @@ return {'', maker}
 """
 )
 
-# keys -> those of which there is neither an archive nor a mark
+# keys -> those with neither an archive nor a mark
 MISSING = """
 local missing = {}
 for _, key in ipairs(ARGV) do
@@ -51,14 +51,14 @@ end
 return missing
 """
 
-# key, who marked it, seconds
+# key, maker, seconds
 RENEW = """
 local mark = 'builds:mark:' .. ARGV[1]
 if redis.call('GET', mark) == ARGV[2] then redis.call('EXPIRE', mark, ARGV[3]) end
 return 1
 """
 
-# key, who marked it, what to say instead where there is no archive ('' for nothing), for how many seconds
+# key, maker, text to store instead of the mark if there is no archive ('' for none), seconds to store it
 RELEASE = """
 local mark = 'builds:mark:' .. ARGV[1]
 if redis.call('GET', mark) ~= ARGV[2] then return 0 end
@@ -67,11 +67,11 @@ redis.call('SET', mark, ARGV[3], 'EX', ARGV[4])
 return 1
 """
 
-# key, archive, seconds that it is kept, bytes that all may take, seconds after which nothing here is wanted any more
+# key, archive, seconds to store it, maximum bytes of all archives, seconds after which the whole cache expires
 SHIP = (
-    _FORGET
+    _REMOVE
     + """
-redis.call('INCRBY', bytes, 0)  -- Fails where Redis is full, before anything has changed.
+redis.call('INCRBY', bytes, 0)  -- Fails if Redis is full, before anything has changed.
 forget_old()
 forget(ARGV[1])
 redis.call('HSET', archives, ARGV[1], ARGV[2])
@@ -80,7 +80,7 @@ redis.call('ZADD', expire, now() + ARGV[3], ARGV[1])
 local total = redis.call('INCRBY', bytes, #ARGV[2])
 while total > tonumber(ARGV[4]) do
   local oldest = redis.call('ZRANGE', shipped, 0, 0)[1]
-  if not oldest then  -- One of the keys has been removed without the others: begin anew.
+  if not oldest then  -- One of the keys was removed without the others: start over.
     redis.call('DEL', archives, bytes)
     break
   end
@@ -93,4 +93,4 @@ return total
 )
 
 # key
-DROP = _FORGET + "forget(ARGV[1])\nreturn 1\n"
+DROP = _REMOVE + "forget(ARGV[1])\nreturn 1\n"

@@ -1,4 +1,4 @@
-"""What each contender is called with of the sets that are drawn: what its own contract asks for, of the same values."""
+"""Binds drawn input sets to the arguments of each kernel: the same values, in the form of the kernel's own contract."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from validation.inputs.contract_inputs import (
     plain_call_positions,
 )
 
-Given = dict[int, str | None]
-"""Where inputs are among the arguments that are drawn, and their names; a source's have none."""
+InputNames = dict[int, str | None]
+"""Argument positions that hold inputs, with their names in the contract; inputs of a source have no name."""
 
 
-class HandedOut:
-    """Of sets of that contract, or where there is none as the owner's source makes them.
+class ArgumentBinder:
+    """Binds sets that were drawn from `contract`, or made by the owner's source if there is no contract.
 
-    `own` draws what is the candidate's own, where it has a contract.
+    `own` draws the candidate's outputs and constants, if it has a contract of its own.
     """
 
     def __init__(
@@ -35,32 +35,32 @@ class HandedOut:
         self._candidate = candidate
         self._contract = contract
         self._own = own
-        self.laid_out_anew: list[str] = []
-        """The candidate's inputs that its contract has copied into another memory layout, before the clock runs."""
+        self.converted_layouts: list[str] = []
+        """Names of the candidate's inputs that its contract asks for in another memory layout; copied before timing."""
 
     @property
     def shared(self) -> bool:
-        """Whether every contender gets the very same."""
+        """Whether every kernel gets exactly the same arguments."""
         return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
 
-    def of(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
-        """What each is called with of the set of that number, by role."""
-        return {self._owner.role: self.for_owner(drawn), self._candidate.role: self._candidates(drawn, number)}
+    def bind(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
+        """The arguments of every kernel for the set of that number, by role."""
+        return {self._owner.role: self.bind_reference(drawn), self._candidate.role: self._candidates(drawn, number)}
 
-    def for_owner(self, drawn: Arguments) -> Arguments:
-        """What the owner is called with of a set."""
+    def bind_reference(self, drawn: Arguments) -> Arguments:
+        """The arguments of the owner (the reference, if there is one) for a drawn set."""
         return self._without_contract(drawn) if self._owner.kernel.io is None else drawn
 
-    def of_contract(self, inputs: ContractInputs, numbers: range) -> StackedSets | None:
-        """Of the contract's sets of those numbers, which lie together; None where they are to be handed out singly."""
-        given: Given = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
-        return self._stacked(_drawn_by(self._owner, inputs, numbers), given, numbers)
+    def bind_contract_stacks(self, inputs: ContractInputs, numbers: range) -> StackedSets | None:
+        """The contract's sets of those numbers, stacked; None if they must be bound one by one."""
+        names: InputNames = {position: inputs.io.args[position].name for position in input_positions(inputs.io)}
+        return self._stacked(_drawn_by(self._owner, inputs, numbers), names, numbers)
 
-    def of_source(self, drawn: StackedValues, numbers: range) -> StackedSets | None:
-        """The same of those that the source has made, whose tensors are arguments by themselves."""
-        given = [position for position, argument in enumerate(drawn.form) if isinstance(argument, TensorRef)]
-        stacks = dict(zip(given, drawn.stacks, strict=True))
-        return self._stacked(stacks.__getitem__, dict.fromkeys(given), numbers)
+    def bind_source_stacks(self, drawn: StackedValues, numbers: range) -> StackedSets | None:
+        """Sets that a source made, stacked, if each tensor is an argument; None as in `bind_contract_stacks`."""
+        positions = [position for position, argument in enumerate(drawn.form) if isinstance(argument, TensorRef)]
+        stacks = dict(zip(positions, drawn.stacks, strict=True))
+        return self._stacked(stacks.__getitem__, dict.fromkeys(positions), numbers)
 
     def _candidates(self, drawn: Arguments, number: int) -> Arguments:
         io, own = self._candidate.kernel.io, self._own
@@ -72,36 +72,36 @@ class HandedOut:
             drawn_own = own.draw(number)
             arguments = arguments_for(io, drawn_own, self._contract, drawn)
             if number == 0:
-                self.laid_out_anew = inputs_needing_copy(io, drawn_own, self._contract, drawn)
+                self.converted_layouts = inputs_needing_copy(io, drawn_own, self._contract, drawn)
             return arguments
 
     def _without_contract(self, drawn: Arguments) -> Arguments:
-        """For a callable that has none: a contract's inputs, without outputs and launch constants."""
+        """The arguments of a callable without a contract: the contract's inputs, without outputs and constants."""
         return (
             drawn if self._contract is None else [drawn[position] for position in plain_call_positions(self._contract)]
         )
 
-    def _stacked(self, drawn: StackOf, given: Given, numbers: range) -> StackedSets | None:
-        candidates = self._candidates_stack(drawn, given, numbers)
+    def _stacked(self, drawn: StackOf, names: InputNames, numbers: range) -> StackedSets | None:
+        candidates = self._candidates_stack(drawn, names, numbers)
         if candidates is None:
             return None
         owners = self._inputs_only(drawn) if self._owner.kernel.io is None else drawn
         return StackedSets(len(numbers), {self._candidate.role: candidates, self._owner.role: owners})
 
-    def _candidates_stack(self, drawn: StackOf, given: Given, numbers: range) -> StackOf | None:
+    def _candidates_stack(self, drawn: StackOf, names: InputNames, numbers: range) -> StackOf | None:
         io, own = self._candidate.kernel.io, self._own
         if self._candidate is self._owner or io == self._contract:
             return drawn
         if io is None or own is None:
             return self._inputs_only(drawn)
-        places = list(given)
+        positions = list(names)
         with self._candidate.answerable():
-            pairs = {index: places[number] for index, number in counterparts(io, list(given.values())).items()}
-            # What has no counterpart is an output, or the same in every set.
+            pairs = {index: positions[number] for index, number in counterparts(io, list(names.values())).items()}
+            # An argument without a counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
-            together = all(own.can_stack(index, numbers) for index in unpaired)
-        its_own = _drawn_by(self._candidate, own, numbers)
-        return (lambda index: drawn(pairs[index]) if index in pairs else its_own(index)) if together else None
+            stackable = all(own.can_stack(index, numbers) for index in unpaired)
+        stack_of_own = _drawn_by(self._candidate, own, numbers)
+        return (lambda index: drawn(pairs[index]) if index in pairs else stack_of_own(index)) if stackable else None
 
     def _inputs_only(self, drawn: StackOf) -> StackOf:
         if self._contract is None:
@@ -111,7 +111,7 @@ class HandedOut:
 
 
 def _drawn_by(contender: Contender, inputs: ContractInputs, numbers: range) -> StackOf:
-    """Those of its contract, for which it is answerable."""
+    """The stacks that a kernel's own contract draws; a fault while drawing is that kernel's."""
 
     def stack(index: int) -> torch.Tensor:
         with contender.answerable():

@@ -1,4 +1,4 @@
-"""Calls in which rounding alone decides the reference's answer, in an element or two of a million (docs/adr/0044)."""
+"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0044)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from validation.compare.rounding_boundary import Outputs, explained_by_jumps, fe
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
-from validation.inputs.distributions import perturbed
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
 
-TURNS = tuple((sign * turn, times) for turn, times in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1))
-"""As many as are needed, the last ones by twice as much, which is less than the tolerance still: of calls in which a
-TF32 product meets a threshold three excuse 41 of 52, six 51."""
+PERTURBATIONS = tuple(
+    (sign * number, factor) for number, factor in enumerate((1, 1, 1, 1, 2, 2), start=1) for sign in (1, -1)
+)
+"""Perturbations of the inputs, used one after the other; the last ones move by twice as much, still below the
+tolerance. For calls in which a TF32 product meets a threshold, three excuse 41 of 52 and six excuse 51."""
 MOST_CALLS, BUDGET_S = 1000, 15.0
-"""Of a job. Each call costs a few of the reference in float64; where that takes longer, the answer stays wrong."""
+"""Maximum excused calls of a job, and maximum time for them, in s. Each call costs a few float64 runs of the reference;
+a call for which no time is left stays wrong."""
 CALL_S = 5.0
 SAID = (
     "{elements} of the compared elements, in {calls} calls, differ from the reference's, which gives them too for "
@@ -39,8 +41,8 @@ SAID = (
 )
 
 
-class Edges:
-    """Of a comparison with a reference of torch, which can be run in float64."""
+class BoundaryExcuses:
+    """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
     def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
         self._reference = reference
@@ -53,41 +55,50 @@ class Edges:
         self.failed = False
 
     @property
-    def said(self) -> Flag | None:
-        """What the reader is told of them."""
+    def warning(self) -> Flag | None:
+        """The sentence for the report; None if no call was excused."""
         if not self._calls:
             return None
         counts = {"elements": self._elements, "calls": self._calls}
         return Flag(FlagCode.ROUNDING_DECIDES, SAID.format(**counts), counts)
 
     def excuse_boundary_elements(
-        self, found: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
+        self, comparisons: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
     ) -> list[CallComparison]:
-        """What was found, with calls right whose wrong elements the reference gives itself; `slots` are its own.
+        """The comparisons of all calls, with those passed whose wrong elements the reference itself can produce.
 
-        `expected` and `actual` are of all calls, [calls, *shape]. None is excused where one is that cannot be.
+        `slots` are the reference's; `expected` and `actual` are the outputs of all calls, [calls, *shape]. If one call
+        cannot be excused, none is.
         """
-        wrong = [call for call, one in enumerate(found) if not one.passed]
-        if not wrong or self._calls + len(wrong) > MOST_CALLS or any(found[call].fault is not None for call in wrong):
-            return found
+        wrong = [call for call, one in enumerate(comparisons) if not one.passed]
+        if (
+            not wrong
+            or self._calls + len(wrong) > MOST_CALLS
+            or any(comparisons[call].fault is not None for call in wrong)
+        ):
+            return comparisons
         for call in wrong:
-            ours, theirs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
-            # Of equal values a reference may name a certain one on purpose, which inputs that differ cannot show.
-            if sum(tensor.numel() for tensor in ours) > MOST_ELEMENTS or explain_ties(ours, theirs):
-                return found
-            if not few_are_wrong(ours, theirs, self._tolerance):
-                return found
+            expected_outputs, actual_outputs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
+            # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
+            if sum(tensor.numel() for tensor in expected_outputs) > MOST_ELEMENTS or explain_ties(
+                expected_outputs, actual_outputs
+            ):
+                return comparisons
+            if not few_are_wrong(expected_outputs, actual_outputs, self._tolerance):
+                return comparisons
             runs = self._runs(slots.arguments(call), deadline)
             with closing(runs):
-                if not explained_by_jumps(ours, theirs, runs, self._tolerance):
-                    return found
+                if not explained_by_jumps(expected_outputs, actual_outputs, runs, self._tolerance):
+                    return comparisons
         self._calls += len(wrong)
-        self._elements += sum(found[call].mismatch_count for call in wrong)
-        right = {call: replace(found[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong}
-        return [right.get(call, one) for call, one in enumerate(found)]
+        self._elements += sum(comparisons[call].mismatch_count for call in wrong)
+        right = {
+            call: replace(comparisons[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong
+        }
+        return [right.get(call, one) for call, one in enumerate(comparisons)]
 
     def _runs(self, arguments: Arguments, deadline: float) -> Generator[Outputs, None, None]:
-        """The call in float64, then with everything continuous moved by as much as rounding does; none if it fails."""
+        """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return
@@ -97,31 +108,31 @@ class Edges:
         kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
             with at_rest([self._candidate], self._bench.device):
-                for turn, times in ((0, 0), *TURNS):
+                for number, factor in ((0, 0), *PERTURBATIONS):
                     if time.monotonic() - began > self._left_s:
                         return
                     session.set_deadline(min(deadline, time.monotonic() + CALL_S))
-                    outputs = session.double(_moved(arguments, kinds, turn, times * by) if turn else arguments)
+                    outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
                     if outputs is None:
                         return
                     yield outputs
         except KernelFault:
-            self.failed = True  # Whoever is asked nothing more is not to blame for what he is then asked.
+            self.failed = True  # The reference's runner gets no more requests: later faults would not be its own.
         finally:
             self._left_s -= time.monotonic() - began
             session.set_deadline(deadline)
 
 
-def _moved(arguments: Arguments, kinds: list[ValueTraits], turn: int, by: float) -> Arguments:
-    places = iter(enumerate(kinds))
+def _perturbed(arguments: Arguments, kinds: list[ValueTraits], number: int, by: float) -> Arguments:
+    numbered = iter(enumerate(kinds))
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        place, kind = next(places)
+        position, kind = next(numbered)
         if not kind.continuous:
             return tensor
-        seed = derive_seed(0, "edge", abs(turn), place)
-        # Of plain numbers zeros too: a normal is 0.0 once in some ten million, where `>` and `>=` part by luck.
-        return perturbed(tensor.double(), by if turn > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
+        seed = derive_seed(0, "edge", abs(number), position)
+        # Zeros of plain random numbers move too: a normal is 0.0 once in some ten million, where `>` and `>=` differ.
+        return perturbed(tensor.double(), by if number > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
 
-    told: Arguments = values.replace(arguments, torch.Tensor, move)
-    return told
+    moved: Arguments = values.replace(arguments, torch.Tensor, move)
+    return moved

@@ -1,6 +1,6 @@
-"""A comparison's last question: whether both kernels agree on inputs that no standard normal brings.
+"""Checks whether both kernels agree on inputs from distributions other than the standard normal.
 
-Asked after the timing, one call a distribution: a reference that fails there, as it well may, then costs the job
+The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
 (`validation/evidence/perturbation_bound.py`, docs/adr/0009).
 """
@@ -18,9 +18,9 @@ from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.kernel import KernelType
 from domain.result import Status
 from profiling.window.call_buffers import Slots, bytes_per_call
-from tasks.correctness.boundary_check import TURNS as EDGE_TURNS
-from tasks.correctness.input_perturbation import VariedInputs
-from tasks.correctness.trials import Outputs, Rounds
+from tasks.correctness.boundary_check import PERTURBATIONS
+from tasks.correctness.input_perturbation import InputPerturbation
+from tasks.correctness.trials import Outputs, Trials
 from tasks.runtime.freeze import at_rest, undisturbed_window
 from tasks.runtime.kernel_run import Contender
 from validation.compare.comparison import compare
@@ -32,9 +32,9 @@ from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, SPARSE, Distribution
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
-"""What one call or one float64 run may take here, beside that many times what a call takes otherwise."""
+"""Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
 BUDGET_S = 5.0
-FURTHER = [(turn, times) for turn, times in EDGE_TURNS if turn not in MOVE_SIGNS]
+FURTHER = [(number, factor) for number, factor in PERTURBATIONS if number not in MOVE_SIGNS]
 NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
 BELONG_TOGETHER = Flag(
     FlagCode.DISTRIBUTION_INPUTS_RELATED,
@@ -49,63 +49,63 @@ TOO_LARGE = Flag(
 )
 
 
-class OtherDistributions:
-    """Tried with the runners of validated rounds; `summary` is the answer's `inputs.distributions`."""
+class DistributionCheck:
+    """Runs on the runners of validated trials; `summary` becomes the report's `inputs.distributions`."""
 
-    def __init__(self, rounds: Rounds, inputs: VariedInputs) -> None:
-        self._rounds = rounds
+    def __init__(self, trials: Trials, inputs: InputPerturbation) -> None:
+        self._trials = trials
         self._inputs = inputs
-        self._reference, self._candidate = rounds.contenders
+        self._reference, self._candidate = trials.contenders
         self._slots: dict[str, Slots] = {}
-        # Element by element: an outlier's size is no excuse for the rest. What is honest passes with evidence.
-        self._plain = Tolerance(rounds.tolerance.atol, rounds.tolerance.rtol)
-        self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in rounds.contenders) / 1e3
-        self._own_atols = scaled_atols(rounds.reference_outputs, rounds.tolerance)
+        # Compare each element by itself: a large outlier must not raise the tolerance of the rest.
+        self._plain = Tolerance(trials.tolerance.atol, trials.tolerance.rtol)
+        self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in trials.contenders) / 1e3
+        self._own_atols = scaled_atols(trials.reference_outputs, trials.tolerance)
         self._until = 0.0
         self._has_failed = False
-        self._belong: bool | None = None
-        self._agreed: list[str] = []
+        self._depend_on_each_other: bool | None = None
+        self._checked: list[str] = []
         self._skipped: dict[str, Flag] = {}
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Which distributions were judged, which were not and why, and which inputs stayed as they were drawn."""
+        """The distributions that were checked, those that were skipped and why, and the inputs that stayed as drawn."""
         skipped = {name: asdict(flag) for name, flag in self._skipped.items()}
-        return {"checked": self._agreed, "skipped": skipped, "unmodified_inputs": self._inputs.left_alone}
+        return {"checked": self._checked, "skipped": skipped, "unmodified_inputs": self._inputs.unchanged}
 
-    def judge(self) -> None:
-        """Compares on every distribution; ends at the first wrong answer or failure."""
+    def run(self) -> None:
+        """Compare on every distribution; stop at the first wrong output or failure."""
         self._until = time.monotonic() + BUDGET_S
         too_large = self._too_large()
         why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
         if self._own_atols is not None:
-            self._skipped |= self._tried(DRAWN, why or self._stopped())
+            self._skipped |= self._check_unless(DRAWN, why or self._stopped())
         for distribution in (*([SPARSE] if self._inputs.some_may_change(SPARSE) else []), *DISTRIBUTIONS):
             why = too_large or (None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES)
-            self._skipped |= self._tried(distribution, why or self._stopped())
+            self._skipped |= self._check_unless(distribution, why or self._stopped())
 
     def _too_large(self) -> Flag | None:
-        # Of the reference's alone: a candidate with a large contract has to answer on the others all the same.
-        too_large = bytes_per_call(self._rounds.example[self._reference.role], []) > self._rounds.memory()
+        # Only the reference's inputs count: a candidate must not avoid the check by a contract with large inputs.
+        too_large = bytes_per_call(self._trials.example[self._reference.role], []) > self._trials.memory()
         return TOO_LARGE if too_large else None
 
     def _stopped(self) -> Flag | None:
-        """Why no further distribution can be tried."""
+        """Why no further distribution can be checked; None if one can."""
         now = time.monotonic()
-        if not self._rounds.right:
+        if not self._trials.right:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel was wrong before")
         if self._has_failed:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
-        if now + 2 * self._call_s > self._rounds.deadline:
+        if now + 2 * self._call_s > self._trials.deadline:
             return NO_TIME
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
 
-    def _tried(self, distribution: Distribution, why: Flag | None) -> dict[str, Flag]:
-        """Judges one, unless there is a reason not to; why it was not, by its name."""
-        return {distribution.name: why} if why is not None else self._try(distribution)
+    def _check_unless(self, distribution: Distribution, why: Flag | None) -> dict[str, Flag]:
+        """Check one distribution, unless `why` forbids it; returns the reason for skipping by name, or nothing."""
+        return {distribution.name: why} if why is not None else self._check(distribution)
 
-    def _try(self, distribution: Distribution) -> dict[str, Flag]:
+    def _check(self, distribution: Distribution) -> dict[str, Flag]:
         self._fill(self._inputs.of(distribution))
         try:
             expected = self._outputs(self._reference)
@@ -118,61 +118,61 @@ class OtherDistributions:
             actual = self._outputs(self._candidate)
         except KernelFault as fault:
             failure = fault
-        # Bounded by its own limit, and not counted: who is slow on the first ones does not get out of the others.
+        # The call has a limit of its own and does not count: a slow kernel must not escape the other distributions.
         self._until += time.monotonic() - began
         if actual is not None and self._agree(distribution, expected, actual):
-            self._agreed.append(distribution.name)
+            self._checked.append(distribution.name)
             return {}
-        found, exact_known = self._examined(distribution, expected, actual)
+        evidence, ran_in_float64 = self._examine(distribution, expected, actual)
         if failure is not None:
-            # A runner that failed is asked nothing more, whoever is to blame.
-            if found.unsound is None and (exact_known or not distribution.harsh):
+            # A runner that failed gets no more requests, whoever caused it.
+            if evidence.unsound is None and (ran_in_float64 or not distribution.harsh):
                 self._candidate.accuse(_on(distribution, failure))
             self._has_failed = True
-            message = f"the kernel failed on it ({failure.message}); {_doubt(found)}"
+            message = f"the kernel failed on it ({failure.message}); {_lack_of_evidence(evidence)}"
             return {distribution.name: Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, message)}
-        why = self._no_evidence(distribution, found, exact_known=exact_known)
+        why = self._no_evidence(distribution, evidence, ran_in_float64=ran_in_float64)
         if why is not None:
             return {distribution.name: why}
-        self._agreed.append(distribution.name)
-        if found.wrong:
-            if distribution.harsh and not exact_known:
-                found = replace(found, wrong=found.not_finite)
-            self._rounds.note(_wrong(distribution, found, expected, self._rounds.tolerance))
+        self._checked.append(distribution.name)
+        if evidence.wrong:
+            if distribution.harsh and not ran_in_float64:
+                evidence = replace(evidence, wrong=evidence.not_finite)
+            self._trials.note(_wrong(distribution, evidence, expected, self._trials.tolerance))
         return {}
 
-    def _no_evidence(self, distribution: Distribution, found: NoiseCheck, *, exact_known: bool) -> Flag | None:
-        """Why what differs says nothing against the candidate, where it does not."""
-        if found.unsound is not None:
-            return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, found.unsound)
-        if found.wrong and self._belong_together():
+    def _no_evidence(self, distribution: Distribution, evidence: NoiseCheck, *, ran_in_float64: bool) -> Flag | None:
+        """Why the difference is no evidence against the candidate; None if it is."""
+        if evidence.unsound is not None:
+            return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, evidence.unsound)
+        if evidence.wrong and self._inputs_depend_on_each_other():
             return BELONG_TOGETHER
-        # No number where all runs of the reference have one needs no float64.
-        needs_exact = distribution.harsh and (distribution.tied or not found.not_finite)
-        if not (found.wrong and needs_exact) or exact_known:
+        # A NaN where every run of the reference has a number is evidence even without a float64 run.
+        needs_exact = distribution.harsh and (distribution.tied or not evidence.not_finite)
+        if not (evidence.wrong and needs_exact) or ran_in_float64:
             return None
-        message = f"{found.wrong} elements differ; {_doubt(found)}"
-        return Flag(FlagCode.DISTRIBUTION_NO_FLOAT64, message, {"elements": found.wrong})
+        message = f"{evidence.wrong} elements differ; {_lack_of_evidence(evidence)}"
+        return Flag(FlagCode.DISTRIBUTION_NO_FLOAT64, message, {"elements": evidence.wrong})
 
-    def _belong_together(self) -> bool:
-        """Whether the kernels differ where each input is of another set; asked once, where they differ elsewhere.
+    def _inputs_depend_on_each_other(self) -> bool:
+        """Whether the kernels also differ if every input comes from another drawn set; tested once per job.
 
-        Drawn independently, inputs are then as they always are, so that no kernel can tell by them what it is asked.
+        Each of these inputs has its usual distribution, so no kernel can recognise the test by them.
         """
-        if self._belong is None:
-            self._belong = False
+        if self._depend_on_each_other is None:
+            self._depend_on_each_other = False
             try:
-                if (apart := self._inputs.apart()) is not None:
-                    self._belong = True  # Where the reference cannot be called so, too.
-                    self._fill(apart)
+                if (independent_inputs := self._inputs.independent()) is not None:
+                    self._depend_on_each_other = True  # Stays true if the reference fails on such inputs.
+                    self._fill(independent_inputs)
                     expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
-                    self._belong = not compare(expected, actual, self._rounds.tolerance).passed
+                    self._depend_on_each_other = not compare(expected, actual, self._trials.tolerance).passed
             except KernelFault:
                 self._has_failed = True
-        return self._belong
+        return self._depend_on_each_other
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
-        """The outputs' own, of the one distribution that is for what the tolerance tells nothing of."""
+        """Tolerances scaled to each output's size, for the only distribution that needs them; None for the others."""
         return self._own_atols if distribution is DRAWN else None
 
     def _agree(self, distribution: Distribution, expected: Outputs, actual: Outputs) -> bool:
@@ -182,45 +182,50 @@ class OtherDistributions:
         three = zip(expected, actual, atols, strict=True)
         return all(compare([want], [got], replace(self._plain, atol=atol)).passed for want, got, atol in three)
 
-    def _examined(
+    def _examine(
         self, distribution: Distribution, expected: Outputs, actual: Outputs | None
     ) -> tuple[NoiseCheck, bool]:
-        """What speaks against the candidate, and whether the reference could be run in float64 for it."""
-        by = move_size(self._rounds.tolerance, self._slots[self._reference.role].arguments(0))
+        """The evidence against the candidate, and whether the reference ran in float64 for it."""
+        by = move_size(self._trials.tolerance, self._slots[self._reference.role].arguments(0))
         try:
-            exact = self._doubled(distribution, 0, 0.0)
+            exact = self._run_in_float64(distribution, 0, 0.0)
             if exact is not None:
-                moves = [self._doubled(distribution, turn, by) or [] for turn in MOVE_SIGNS]
+                moves = [self._run_in_float64(distribution, number, by) or [] for number in MOVE_SIGNS]
             else:
-                moves = [self._again(distribution, turn, by) for turn in MOVE_SIGNS]
+                moves = [self._run_perturbed(distribution, number, by) for number in MOVE_SIGNS]
         except KernelFault as fault:
             return NoiseCheck(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
-        found = self._found(distribution, expected, actual, exact, moves)
-        if exact is None or actual is None or not found.wrong or not few_enough(found.wrong, found.rows, expected):
-            return found, exact is not None
-        # A few may by luck have hardly been moved; and where the reference jumps, either side is right (ADR 44).
-        more = list(self._further(distribution, by))
-        moves += [run for times, run in more if times == 1]
-        found = self._found(distribution, expected, actual, exact, moves)
+        evidence = self._evidence(distribution, expected, actual, exact, moves)
+        if (
+            exact is None
+            or actual is None
+            or not evidence.wrong
+            or not few_enough(evidence.wrong, evidence.rows, expected)
+        ):
+            return evidence, exact is not None
+        # A few elements may have moved too little by chance; where the reference jumps, either side is right (ADR 44).
+        more = list(self._further_runs(distribution, by))
+        moves += [run for factor, run in more if factor == 1]
+        evidence = self._evidence(distribution, expected, actual, exact, moves)
         atols = self._atols(distribution)
-        tolerance = self._rounds.tolerance if atols is None else replace(self._plain, atol=min(atols))
-        runs = [exact, *moves, *(run for times, run in more if times > 1)]
-        if found.wrong and explained_by_jumps(expected, actual, runs, tolerance):
-            found = replace(found, wrong=0, rows=0, first=None)
-        return found, True
+        tolerance = self._trials.tolerance if atols is None else replace(self._plain, atol=min(atols))
+        runs = [exact, *moves, *(run for factor, run in more if factor > 1)]
+        if evidence.wrong and explained_by_jumps(expected, actual, runs, tolerance):
+            evidence = replace(evidence, wrong=0, rows=0, first=None)
+        return evidence, True
 
-    def _further(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
-        """More runs with moved inputs, and by how many times as much; as many as there is time for."""
-        with suppress(KernelFault):  # What was found without them stands.
-            for turn, times in FURTHER:
-                if time.monotonic() > min(self._until, self._rounds.deadline - 2 * self._call_s):
+    def _further_runs(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
+        """Outputs for further perturbed inputs, each with its factor, as long as time is left."""
+        with suppress(KernelFault):  # The evidence found before stays valid.
+            for number, factor in FURTHER:
+                if time.monotonic() > min(self._until, self._trials.deadline - 2 * self._call_s):
                     return
-                run = self._doubled(distribution, turn, times * by)
+                run = self._run_in_float64(distribution, number, factor * by)
                 if run is None:
                     return
-                yield times, run
+                yield factor, run
 
-    def _found(
+    def _evidence(
         self,
         distribution: Distribution,
         expected: Outputs,
@@ -228,52 +233,52 @@ class OtherDistributions:
         exact: Outputs | None,
         moves: list[Outputs],
     ) -> NoiseCheck:
-        how: dict[str, Any] = {"tied": distribution.tied, "atols": self._atols(distribution)}
-        return check_against_noise(expected, actual, exact, moves, self._rounds.tolerance, **how)
+        options: dict[str, Any] = {"tied": distribution.tied, "atols": self._atols(distribution)}
+        return check_against_noise(expected, actual, exact, moves, self._trials.tolerance, **options)
 
-    def _doubled(self, distribution: Distribution, turn: int, by: float) -> Outputs | None:
-        """One call of the reference in float64; None where it has no such form."""
+    def _run_in_float64(self, distribution: Distribution, number: int, by: float) -> Outputs | None:
+        """One call of the reference in float64; None if it cannot run so."""
         session = self._reference.session
         if session is None or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return None
         session.set_deadline(self._latest())
-        moved = self._inputs.for_reference(distribution, turn, by, double=True)
-        with at_rest([self._candidate], self._rounds.bench.device):
+        moved = self._inputs.for_reference(distribution, number, by, double=True)
+        with at_rest([self._candidate], self._trials.bench.device):
             return session.double(moved)
 
-    def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
-        """One call of the reference as it is, with moved inputs."""
-        moved = self._inputs.for_reference(distribution, turn, by, double=False)
+    def _run_perturbed(self, distribution: Distribution, number: int, by: float) -> Outputs:
+        """One call of the reference on perturbed inputs, in its own precision."""
+        moved = self._inputs.for_reference(distribution, number, by, double=False)
         self._slots[self._reference.role].fill(0, [moved])
         return self._outputs(self._reference)
 
     def _fill(self, arguments: dict[str, list[Any]]) -> None:
         if not self._slots:
-            self._slots = self._rounds.slots(1)
+            self._slots = self._trials.slots(1)
         for role, layout in self._slots.items():
             layout.fill(0, [arguments[role]])
 
     def _outputs(self, contender: Contender) -> Outputs:
-        """One call over what its slot holds; raises KernelFault."""
+        """One call on the inputs in the kernel's slot; raises KernelFault."""
         contender.open_session.set_deadline(self._latest())
         slots = self._slots[contender.role]
-        window = undisturbed_window(contender, self._rounds.contenders, slots, self._rounds.bench.device)
+        window = undisturbed_window(contender, self._trials.contenders, slots, self._trials.bench.device)
         if slots.overrun(window.snapshot):
             raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
         return slots.read(window.snapshot)[0]
 
     def _latest(self) -> float:
-        return min(self._rounds.deadline, time.monotonic() + self._call_s)
+        return min(self._trials.deadline, time.monotonic() + self._call_s)
 
 
 def untried(why: Flag) -> dict[str, Any]:
-    """The summary where nothing could be tried."""
+    """The summary if the check could not run at all."""
     skipped = {distribution.name: asdict(why) for distribution in DISTRIBUTIONS}
     return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
 
 
-def _doubt(found: NoiseCheck) -> str:
-    return found.unsound or "without a float64 run of the reference that is no evidence against it"
+def _lack_of_evidence(evidence: NoiseCheck) -> str:
+    return evidence.unsound or "without a float64 run of the reference that is no evidence against it"
 
 
 def _on(distribution: Distribution, fault: KernelFault) -> KernelFault:
@@ -281,19 +286,21 @@ def _on(distribution: Distribution, fault: KernelFault) -> KernelFault:
     return KernelFault(fault.status, message, fault.log, compiled=fault.compiled)
 
 
-def _wrong(distribution: Distribution, found: NoiseCheck, expected: Outputs, tolerance: Tolerance) -> CallComparison:
-    first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(**(found.first or {}))
+def _wrong(distribution: Distribution, evidence: NoiseCheck, expected: Outputs, tolerance: Tolerance) -> CallComparison:
+    first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(
+        **(evidence.first or {})
+    )
     sentence = (
-        f"Wrong on {distribution.name} inputs ({distribution.description}): {found.wrong} of {found.judged} elements, "
-        f"of which {found.not_finite} are NaN or infinite; {first}"
+        f"Wrong on {distribution.name} inputs ({distribution.description}): {evidence.wrong} of {evidence.judged} "
+        f"elements, of which {evidence.not_finite} are NaN or infinite; {first}"
     )
     return CallComparison(
         tolerance,
         sum(tensor.numel() for tensor in expected),
-        mismatch_count=found.wrong,
-        nonfinite_count=found.not_finite,
-        strict_mismatch_count=found.wrong,
+        mismatch_count=evidence.wrong,
+        nonfinite_count=evidence.not_finite,
+        strict_mismatch_count=evidence.wrong,
         relative_rms_error=None,
-        first_mismatch=found.first,
+        first_mismatch=evidence.first,
         fault=sentence,
     )

@@ -1,4 +1,4 @@
-"""Input sets as they are drawn: one by one, or many at once, and how they come into a layout."""
+"""Batches of drawn input sets, separate or stacked, and how they are written into a window's layout."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from profiling.window.call_buffers import Slots
 
 Arguments = list[Any]
 StackOf = Callable[[int], torch.Tensor]
-"""Of the argument of that index, in all sets."""
+"""Maps an argument's index to its values in all sets, as one tensor [sets, ...]."""
 
 
 class SeparateSets:
-    """Each set by itself: for each contender, by role, what it is called with."""
+    """Separate sets: each maps a role to the arguments of that kernel."""
 
     def __init__(self, sets: list[dict[str, Arguments]]) -> None:
         self._sets = sets
@@ -27,14 +27,14 @@ class SeparateSets:
         return iter(self._sets)
 
     def fill(self, role: str, layout: Slots, first: int) -> None:
-        """Writes them into that contender's layout, from the call of that number on."""
+        """Write the sets into the layout of one kernel, starting at call number `first`."""
         layout.fill(first, [drawn[role] for drawn in self._sets])
 
 
 class StackedSets:
-    """So many sets, of which each argument comes as one tensor, [sets, ...]; what gives it, by contender, by role.
+    """`count` sets in which each argument is one tensor [sets, ...]; `stacks` maps a role to its source of stacks.
 
-    To hand each of a window's small tensors on by itself takes longer than the window.
+    Copying each of a window's small tensors by itself would take longer than the window.
     """
 
     def __init__(self, count: int, stacks: Mapping[str, StackOf]) -> None:
@@ -45,5 +45,5 @@ class StackedSets:
         return self._count
 
     def fill(self, role: str, layout: Slots, first: int) -> None:
-        """As of separate ones."""
+        """Write the sets into the layout of one kernel, starting at call number `first`."""
         layout.fill_stacked(first, len(self), self._stacks[role])

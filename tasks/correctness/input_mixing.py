@@ -1,8 +1,9 @@
-"""Sets for calls beyond those that there was time to draw: drawn ones, mixed.
+"""Mixes drawn input sets into new ones, for calls for which there was no time to draw.
 
-A kernel that remembers answers by content would gain where sets come again. Two sets of plain random numbers, turned
-into each other by a random angle and each element made larger or smaller by a factor of its own, are a third one of the
-same spread. Without the factors a kernel that is linear in its inputs could put its answer together from earlier ones.
+A kernel that recognises inputs and replays outputs would gain if sets were repeated. A mixed set has the same spread as
+the two sets of plain random numbers that it is made of. The mixer rotates them into each other by a random angle, and
+scales each element by a random factor. Without the factors, a kernel that is linear in its inputs could combine its
+outputs from earlier ones.
 """
 
 from __future__ import annotations
@@ -24,47 +25,47 @@ from validation.seeds import derive_seed
 Arguments = list[Any]
 
 MOST, MOST_BYTES = 8, 256 << 20
-"""Of the sets that are kept to be mixed."""
+"""Maximum number, and maximum total bytes, of the sets that are stored for mixing."""
 FACTORS = (0.25, 1.75)
-"""Between which each element's lies: what they differ by makes up 40 % of a set's size."""
+"""Range of each element's random factor: the variation that it adds is 40 % of a set's size."""
 
 
 class MixedInputs:
-    """Under the job's secret. What does not look like plain random numbers stays as it is in one of the sets."""
+    """Mixes under the job's secret. A tensor that does not look like plain random numbers is taken from one set."""
 
     def __init__(self, secret: int) -> None:
         self._secret = secret
-        self._kept: list[Arguments] = []
+        self._stored: list[Arguments] = []
 
-    def keep(self, sets: Iterable[Arguments]) -> None:
-        """Some of the drawn ones, all of the form of the first."""
+    def store(self, sets: Iterable[Arguments]) -> None:
+        """Store some of the drawn sets; all have the form of the first."""
         for drawn in sets:
             size = sum(tensor.nbytes for tensor in values.leaves(drawn, torch.Tensor))
-            if len(self._kept) == MOST or (len(self._kept) + 1) * size > MOST_BYTES:
+            if len(self._stored) == MOST or (len(self._stored) + 1) * size > MOST_BYTES:
                 return
-            if not self._kept or _form(drawn) == _form(self._kept[0]):
-                self._kept.append(drawn)
+            if not self._stored or _form(drawn) == _form(self._stored[0]):
+                self._stored.append(drawn)
 
     @property
     def possible(self) -> bool:
-        """Whether mixing gives anything new."""
-        return len(self._kept) > 1 and ValueTraits.PLAIN in self._natures
+        """Whether mixing produces anything new."""
+        return len(self._stored) > 1 and ValueTraits.PLAIN in self._traits
 
     @cached_property
-    def _natures(self) -> list[ValueTraits]:
-        """Of a set's tensors; looked at when there is something to mix, which few jobs come to."""
-        return [classify_values(tensor) for tensor in values.leaves(self._kept[0], torch.Tensor)]
+    def _traits(self) -> list[ValueTraits]:
+        """Traits of a set's tensors, computed on first use, because few jobs mix."""
+        return [classify_values(tensor) for tensor in values.leaves(self._stored[0], torch.Tensor)]
 
     def of(self, number: int) -> Arguments:
         """The mixed set of that number.
 
-        All of its tensors are turned alike, and those of one shape have the same factors: what was equal to another, or
-        the sum of others, stays so.
+        All its tensors rotate by the same angle, and those of one shape have the same factors. A tensor that equals
+        another, or is the sum of others, therefore still does.
         """
         choice = random.Random(derive_seed(self._secret, "mixed", number))
-        one, other = choice.sample(self._kept, 2)
+        one, other = choice.sample(self._stored, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
-        pairs = iter(zip(self._natures, values.leaves(other, torch.Tensor), strict=True))
+        pairs = iter(zip(self._traits, values.leaves(other, torch.Tensor), strict=True))
 
         def mix(tensor: torch.Tensor) -> torch.Tensor:
             kind, second = next(pairs)
@@ -83,7 +84,7 @@ def _form(drawn: Arguments) -> list[tuple[Any, ...]]:
 
 def _mixed(one: torch.Tensor, other: torch.Tensor, angle: float, drawn: torch.Generator) -> torch.Tensor:
     wide = torch.float64 if one.dtype is torch.float64 else torch.float32
-    first, second = (each.as_strided(stored_shape(each), each.stride()).to(wide) for each in (one, other))
+    first, second = (tensor.as_strided(stored_shape(tensor), tensor.stride()).to(wide) for tensor in (one, other))
     turned = first * math.cos(angle) + second * math.sin(angle)
     low, high = FACTORS
     factors = torch.rand(turned.shape, generator=drawn, device=one.device, dtype=wide).mul_(high - low).add_(low)

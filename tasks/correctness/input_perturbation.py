@@ -1,4 +1,4 @@
-"""One more input set of a job, in other distributions than it was drawn from, for every contender."""
+"""One additional input set of a job, in other distributions than it was drawn from, for every kernel."""
 
 from __future__ import annotations
 
@@ -14,97 +14,98 @@ from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
 
 NUMBER = 1 << 40
-"""Of the set: far from all that windows count through, so that it is the same however many of those there were."""
+"""Number of the set: far above those of all windows, so that it does not depend on how many windows ran."""
 
 
 MOST_SETS = 8
-"""Drawn so that inputs come from different ones."""
+"""Maximum number of sets from which `independent` takes its tensors."""
 
 
-class VariedInputs:
-    """The set is drawn once; each distribution is made of the same numbers, under the job's secret."""
+class InputPerturbation:
+    """Draws the set once; every distribution is made from the same numbers, under the job's secret."""
 
     def __init__(self, inputs: TrialInputs, secret: int) -> None:
         self._inputs = inputs
         self._secret = secret
         self._drawn = inputs.drawn(NUMBER)
         tensors = values.leaves(self._drawn, torch.Tensor)
-        self._names, self._natures = _described(inputs.contract, tensors)
+        self._names, self._traits = _described(inputs.contract, tensors)
 
     def some_may_change(self, distribution: Distribution) -> bool:
-        """Whether any tensor looks like what that is made of; where none does, it is the drawn one."""
-        return distribution.applies_to in self._natures
+        """Whether any tensor has the traits that this distribution starts from; otherwise the set stays as drawn."""
+        return distribution.applies_to in self._traits
 
     @property
     def some_move(self) -> bool:
-        """Whether rounding leaves any tensor what it is."""
-        return any(kind.continuous for kind in self._natures)
+        """Whether perturbing by rounding is meaningful for any tensor."""
+        return any(kind.continuous for kind in self._traits)
 
     @property
-    def left_alone(self) -> dict[str, str]:
-        """Why a floating input stays as it was drawn: by the argument's name, or `input i` in the source's order."""
+    def unchanged(self) -> dict[str, str]:
+        """Why a floating input stays as drawn: by the argument's name, or `input i` in the source's order."""
         return {
             name: kind.value
-            for name, kind in zip(self._names, self._natures, strict=True)
+            for name, kind in zip(self._names, self._traits, strict=True)
             if kind not in (ValueTraits.PLAIN, ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
         }
 
     def plain(self) -> dict[str, Arguments]:
-        """The set as it was drawn."""
-        return self._inputs.handed_out.of(self._drawn, NUMBER)
+        """The arguments of every kernel for the set as drawn, by role."""
+        return self._inputs.binder.bind(self._drawn, NUMBER)
 
-    def apart(self) -> dict[str, Arguments] | None:
-        """As they are drawn, but each tensor of another set, so that none was computed of another one; by role.
+    def independent(self) -> dict[str, Arguments] | None:
+        """Arguments in which each tensor comes from another drawn set, so none was computed from another; by role.
 
-        None where one is no set, or a contract draws each by itself anyway. Raises KernelFault as `drawn` does.
+        None with a single tensor, or if a contract draws each tensor independently anyway. Raises KernelFault as
+        `TrialInputs.drawn` does.
         """
-        count = len(self._natures)
+        count = len(self._traits)
         if count < 2 or self._inputs.contract is not None:
             return None
-        sets = [self._inputs.drawn(NUMBER + 1 + place) for place in range(min(count, MOST_SETS))]
-        each = [values.leaves(sets[place % MOST_SETS], torch.Tensor)[place] for place in range(count)]
-        return self._inputs.handed_out.of(values.filled(self._drawn, torch.Tensor, each), NUMBER + 1)
+        sets = [self._inputs.drawn(NUMBER + 1 + number) for number in range(min(count, MOST_SETS))]
+        tensors = [values.leaves(sets[number % MOST_SETS], torch.Tensor)[number] for number in range(count)]
+        return self._inputs.binder.bind(values.filled(self._drawn, torch.Tensor, tensors), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
-        """What each contender is called with, by role."""
-        return self._inputs.handed_out.of(self._changed(distribution), NUMBER)
+        """The arguments of every kernel for the set in this distribution, by role."""
+        return self._inputs.binder.bind(self._changed(distribution), NUMBER)
 
-    def for_reference(self, distribution: Distribution, turn: int, by: float, *, double: bool) -> Arguments:
-        """The inputs' owner's arguments, everything continuous moved at random by a share `by`.
+    def for_reference(self, distribution: Distribution, number: int, by: float, *, double: bool) -> Arguments:
+        """The reference's arguments, with everything continuous perturbed at random by a share `by`.
 
-        Differently each turn, the opposite way where it is negative. `double`: in float64, and moved there.
+        Each `number` perturbs differently; a negative one perturbs by the opposite. `double`: convert to float64 first.
         """
-        places = iter(enumerate(self._natures))
+        numbered = iter(enumerate(self._traits))
 
         def move(tensor: torch.Tensor) -> torch.Tensor:
-            place, kind = next(places)
+            position, kind = next(numbered)
             if double and tensor.is_floating_point():
                 tensor = tensor.double()
             if not (by and kind.continuous):
                 return tensor
-            seed = derive_seed(self._secret, "move", abs(turn), place)
-            # Of plain numbers zeros too: what is equal comes apart.
-            return perturbed(tensor, by if turn > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
+            seed = derive_seed(self._secret, "move", abs(number), position)
+            # Zeros of plain random numbers move too, so that equal values separate.
+            return perturbed(tensor, by if number > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
 
         drawn = values.replace(self._changed(distribution), torch.Tensor, move)
-        return self._inputs.handed_out.for_owner(drawn)
+        return self._inputs.binder.bind_reference(drawn)
 
     def _changed(self, distribution: Distribution) -> Arguments:
-        places = iter(enumerate(self._natures))
+        numbered = iter(enumerate(self._traits))
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
-            place, kind = next(places)
+            position, kind = next(numbered)
             if kind is not distribution.applies_to:
                 return tensor
-            number = self._natures[:place].count(kind)
-            return distribution.apply(tensor, derive_seed(self._secret, distribution.name, place), number)
+            number = self._traits[:position].count(kind)
+            return distribution.apply(tensor, derive_seed(self._secret, distribution.name, position), number)
 
         drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)
         return drawn
 
 
 def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[ValueTraits]]:
-    """Names and natures of a set's tensors."""
+    """Names and traits of a set's tensors."""
     if contract is None:
         return [f"input {place}" for place in range(len(tensors))], [classify_values(tensor) for tensor in tensors]
     arguments = [argument for argument in contract.args if argument.is_tensor]

@@ -1,4 +1,4 @@
-"""Where a job's inputs come from, and every contender's arguments made of them."""
+"""The source of a job's inputs: draws fresh sets and binds them to every kernel's arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
 from sandbox.protocol.stacked_values import StackedValues
-from tasks.correctness.argument_binding import HandedOut
+from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
 from tasks.runtime.freeze import stopped
@@ -24,31 +24,31 @@ from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
-# Drawing inputs is not the kernel's time, but it holds the device: past this, windows run over drawn sets mixed, and
-# past the other over the same sets again.
+# Drawing inputs does not count as the kernel's time, but it holds the device. Above the first budget, windows run over
+# mixtures of drawn sets; above the second, over the same sets again. In s.
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
-DEAR_S = 1.0
-"""Past this, drawing is so dear that a candidate is stopped meanwhile on a GPU's host too."""
+SLOW_DRAWING_S = 1.0
+"""Seconds of drawing after which a candidate is stopped while its inputs are drawn, on a GPU's host too."""
 MIXED = 1 << 41
-"""Numbers of mixed sets begin here, far from all others."""
-# Sets that are asked for at a time: one exchange with the runner costs as much as several small sets.
+"""First number of the mixed sets, far above all others."""
+# Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets.
 MAX_BATCH, BATCH_BYTES = 256, 256 << 20
 BATCH_S = 1.0
-"""So long a batch should take at most: between batches the budget is looked at."""
-KEPT = 2
+"""Maximum seconds of a batch, because the budget is only checked between batches."""
+STORED_SETS = 2
 
 TensorForm = tuple[torch.dtype, torch.Size]
 ArgumentForm = list[TensorForm]
-"""Of the tensors in it: none of a number's."""
-Made = list[Arguments] | StackedValues
+"""Dtype and shape of each tensor of an argument; empty for a number."""
+SourceSets = list[Arguments] | StackedValues
 
 
 class TrialInputs:
-    """Fresh input sets under the job's secret.
+    """Draws fresh input sets under the job's secret.
 
-    Their owner is the reference where there is one, else the kernel itself. They come from a contract (drawn by the
-    referee), or from the owner's `get_inputs`, or are inferred in the owner's runner; which, is in `summary`.
+    Their owner is the reference if there is one, else the kernel itself. A contract draws them in the referee, the
+    owner's `get_inputs` makes them, or the owner's runner infers them; `summary` says which.
     """
 
     def __init__(self, owner: Contender, candidate: Contender, device: str, secret: int) -> None:
@@ -61,29 +61,29 @@ class TrialInputs:
         self._batch_size = 1
         self._drawn = 0
         self.reused = 0
-        """Calls that got inputs which they, or others, had had before."""
+        """Number of calls whose inputs an earlier call already had."""
         self._mixed = 0
         self._mixing_s = 0.0
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
-        self._kept: list[Arguments] = []
+        self._stored: list[Arguments] = []
         self._form: list[ArgumentForm] | None = None
         self._contract = self._chosen_contract()
         self._by_contract = self._drawer(self._contract)
-        self.handed_out = HandedOut(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
+        self.binder = ArgumentBinder(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
 
     def first(self) -> dict[str, Arguments]:
-        """The first set: for each contender, by role, what it is called with."""
+        """The first set: the arguments of every kernel, by role."""
         (batch,) = self.draw(1)
-        assert isinstance(batch, SeparateSets)  # The first set is by itself: a contract says what is in it.
+        assert isinstance(batch, SeparateSets)  # The first set is never stacked: see `_of_contract`.
         (first,) = batch
         return first
 
     def draw(self, count: int) -> Iterator[SeparateSets | StackedSets]:
-        """So many sets, none of them ever drawn before.
+        """Draw `count` new sets, a batch at a time, so that the caller need not hold all of them.
 
-        Tensors lie in the referee's memory. A batch at a time, so that not all of them have to be kept, and fewer than
-        `count` in all, but at least one, where the budget is spent before.
+        Their tensors are in the referee's memory. Draws at least one set, but fewer than `count` once the drawing
+        budget is spent.
         """
         left = count
         while left == count > 0 or (left and self.affordable):
@@ -96,28 +96,28 @@ class TrialInputs:
             yield batch
 
     def mixed(self, count: int) -> Iterator[SeparateSets]:
-        """So many sets made of drawn ones, as long as the time for that is not spent; as of `draw`, one by one."""
+        """Mix up to `count` sets from drawn ones, one per batch, until the mixing budget is spent."""
         while count and self.mixable:
             count -= 1
             started = time.monotonic()
             number = MIXED + self._mixed
-            made = self.handed_out.of(self._mixer.of(number), number)
+            arguments = self.binder.bind(self._mixer.of(number), number)
             self._mixed += 1
             self._mixing_s += time.monotonic() - started
-            yield SeparateSets([made])
+            yield SeparateSets([arguments])
 
     @property
     def mixable(self) -> bool:
-        """Whether drawn sets can be mixed to new ones: what a source draws, where it is plain random numbers."""
+        """Whether drawn sets can be mixed: only those of a source, and only plain random numbers."""
         return self._mixing_s < MIX_BUDGET_S and self._mixer.possible
 
     def window_seed(self, number: int) -> int:
-        """For what kernels draw themselves in the round of that number: the same for both, and nobody's to know."""
+        """Seed for the random numbers that kernels draw themselves in that trial: secret, and the same for both."""
         return self._seed(-1 - number)
 
     @property
     def affordable(self) -> bool:
-        """Whether more sets should be drawn."""
+        """Whether the drawing budget allows more sets."""
         return self._spent_s < DRAW_BUDGET_S
 
     def _batch(self, count: int) -> SeparateSets | StackedSets:
@@ -129,64 +129,66 @@ class TrialInputs:
     def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
         with self._owner.answerable():
             together = inputs.draw_ahead(numbers) if numbers.start > 0 else numbers[:1]
-        stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
+        stacked = self.binder.bind_contract_stacks(inputs, together) if len(together) > 1 else None
         if stacked is not None:
             return stacked
-        # Whether its sets are equal a contract says itself, and each takes as much memory as a call.
-        return self._singly(self._answered(numbers), numbers, kept=1)
+        # A contract itself states whether its sets are equal, and each set takes as much memory as a call.
+        return self._singly(self._make_for_owner(numbers), numbers, stored=1)
 
     def _of_source(self, numbers: range) -> SeparateSets | StackedSets:
-        made = self._answered(numbers)
-        self._mixer.keep(made)
-        if isinstance(made, StackedValues) and self._kept and self._lie_as_the_first(made):
-            stacked = self.handed_out.of_source(made, numbers)
+        sets = self._make_for_owner(numbers)
+        self._mixer.store(sets)
+        if isinstance(sets, StackedValues) and self._stored and self._positions_match_first(sets):
+            stacked = self.binder.bind_source_stacks(sets, numbers)
             if stacked is not None:
-                self._kept += made.first(KEPT - numbers.start)
+                self._stored += sets.first(STORED_SETS - numbers.start)
                 return stacked
-        return self._singly(made, numbers, KEPT)
+        return self._singly(sets, numbers, STORED_SETS)
 
-    def _lie_as_the_first(self, made: StackedValues) -> bool:
-        """Whether each tensor of all of them is an argument by itself, where the first set has one."""
-        tensors = [isinstance(argument, TensorRef) for argument in made.form]
+    def _positions_match_first(self, sets: StackedValues) -> bool:
+        """Whether every tensor of the sets is an argument by itself, at the positions of the first set's tensors."""
+        tensors = [isinstance(argument, TensorRef) for argument in sets.form]
         first = [isinstance(argument, torch.Tensor) for argument in self._first()]
-        return tensors == first and sum(tensors) == len(made.stacks)
+        return tensors == first and sum(tensors) == len(sets.stacks)
 
-    def _answered(self, numbers: range) -> Made:
+    def _make_for_owner(self, numbers: range) -> SourceSets:
         with self._owner.answerable():
             return self._make(numbers)
 
-    def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
-        """Each handed out; the first of all are kept."""
-        sets = [self.handed_out.of(drawn, fresh) for fresh, drawn in zip(numbers, made, strict=True)]
-        self._kept += [one[self._owner.role] for one in sets[: max(kept - numbers.start, 0)]]
+    def _singly(self, sets_drawn: SourceSets, numbers: range, stored: int) -> SeparateSets:
+        """Bind each set by itself; store the first `stored` sets of the job."""
+        sets = [self.binder.bind(drawn, fresh) for fresh, drawn in zip(numbers, sets_drawn, strict=True)]
+        self._stored += [one[self._owner.role] for one in sets[: max(stored - numbers.start, 0)]]
         return SeparateSets(sets)
 
     def _limit_batch(self, set_s: float) -> None:
-        """By memory, and so that neither a batch nor the budget takes much longer than it should."""
-        first, within = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
+        """Limit the batch by memory, and so that neither a batch nor the budget takes much longer than it should."""
+        first, budget_s = self._first(), min(BATCH_S, DRAW_BUDGET_S - self._spent_s)
         size = max(sum(tensor.nbytes for tensor in values.leaves(first, torch.Tensor)), 1)
-        # What a source makes crosses in one message, of so many nodes.
-        crossing = (values.MAX_NODES - 1) // values.nodes(first)
-        self._batch_size = max(min(MAX_BATCH, crossing, BATCH_BYTES // size, int(within / max(set_s, 1e-9))), 1)
+        # The sets of a source arrive in one message of at most MAX_NODES values.
+        max_sets_per_message = (values.MAX_NODES - 1) // values.nodes(first)
+        self._batch_size = max(
+            min(MAX_BATCH, max_sets_per_message, BATCH_BYTES // size, int(budget_s / max(set_s, 1e-9))), 1
+        )
 
     @property
     def contract(self) -> IOContract | None:
-        """What the sets are drawn from; None where the owner's source makes them."""
+        """The contract that the sets are drawn from; None if the owner's source makes them."""
         return self._contract
 
     def drawn(self, number: int) -> Arguments:
-        """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones.
+        """The set of that number as the owner or the contract makes it, to be bound; not counted as a fresh one.
 
-        Raises KernelFault, for which nobody is made answerable.
+        Raises KernelFault without assigning it to a kernel.
         """
         (drawn,) = self._make(range(number, number + 1))
-        first = self._first() if self._contract is None else drawn  # Whose Python values every call of a layout has.
-        made: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
-        return made
+        first = self._first() if self._contract is None else drawn  # Every call of a layout has its Python values.
+        arguments: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
+        return arguments
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the answer says about the inputs."""
+        """The part of the report's `inputs` that describes the source."""
         return {
             "source": self._source(),
             "inferred": self._note,
@@ -201,11 +203,11 @@ class TrialInputs:
         }
 
     def _chosen_contract(self) -> IOContract | None:
-        """The contract that inputs are drawn from; None when the owner's source makes them."""
+        """The contract that inputs are drawn from; None if the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
         with self._owner.answerable():
-            if self._asked(range(1), infer=False) is not None:
+            if self._request(range(1), infer=False) is not None:
                 return None
         if self._candidate.kernel.io is not None:
             return self._candidate.kernel.io
@@ -215,23 +217,23 @@ class TrialInputs:
     def _drawer(self, io: IOContract | None) -> ContractInputs | None:
         return ContractInputs(io, self._device, self._secret) if io is not None else None
 
-    def _make(self, numbers: range) -> Made:
+    def _make(self, numbers: range) -> SourceSets:
         if self._by_contract is not None:
             return [self._by_contract.draw(fresh) for fresh in numbers]
-        made = self._asked(numbers, infer=self._infer)
-        if made is None:
+        sets = self._request(numbers, infer=self._infer)
+        if sets is None:
             raise KernelFault(
                 Status.RUNTIME_ERROR,
                 "could not determine inputs: give an IO contract (`io`), or define get_inputs() in the source",
             )
-        for one in made.first(1) if isinstance(made, StackedValues) else made:
-            self._check_form(one)
-        return made
+        for arguments in sets.first(1) if isinstance(sets, StackedValues) else sets:
+            self._check_form(arguments)
+        return sets
 
-    def _check_form(self, made: Arguments) -> None:
-        """Raises KernelFault where a source's set has other arguments than its first: calls are laid out for those."""
+    def _check_form(self, arguments: Arguments) -> None:
+        """Raise KernelFault if a set has another form than the first one: the layout of calls depends on it."""
         form: list[ArgumentForm] = [
-            [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in made
+            [(tensor.dtype, tensor.shape) for tensor in values.leaves(argument, torch.Tensor)] for argument in arguments
         ]
         if self._form is None:
             self._form = form
@@ -244,16 +246,18 @@ class TrialInputs:
                 "inputs of one form, so draw values and not sizes, and compare each size in a job of its own",
             )
 
-    def _asked(self, numbers: range, *, infer: bool) -> Made | None:
+    def _request(self, numbers: range, *, infer: bool) -> SourceSets | None:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        rests = self._candidate is not self._owner and (self._device == "cpu" or self._spent_s > DEAR_S)
-        # Else one with many processes would have it take so long that sets come again.
-        with stopped([self._candidate] if rests else []):
-            made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
+        stops_candidate = self._candidate is not self._owner and (
+            self._device == "cpu" or self._spent_s > SLOW_DRAWING_S
+        )
+        # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
+        with stopped([self._candidate] if stops_candidate else []):
+            sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
-        return made
+        return sets
 
     def _seed(self, fresh: int) -> int:
         digest = hashlib.blake2b(f"{self._secret}:{fresh}".encode(), digest_size=8).digest()
@@ -265,15 +269,15 @@ class TrialInputs:
         return "inferred" if self._infer else "get_inputs"
 
     def _first(self) -> Arguments:
-        return self._kept[0] if self._kept else []
+        return self._stored[0] if self._stored else []
 
     def _sets_equal(self) -> bool:
-        """Whether fresh sets hold the same content, so that a kernel which remembers an answer would not be caught."""
+        """Whether fresh sets are equal, so that the comparison could not catch a kernel that replays outputs."""
         if self._by_contract is not None:
             return self._by_contract.repeats
-        if len(self._kept) < KEPT:
+        if len(self._stored) < STORED_SETS:
             return False
-        one, two = (values.leaves(kept, torch.Tensor) for kept in self._kept)
+        one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
         return len(one) == len(two) and all(map(identical, one, two))
 
 

@@ -1,4 +1,4 @@
-"""What an answer says about a job's inputs."""
+"""The part of a report that describes a job's inputs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def inputs_summary(
     *,
     replayed: bool,
 ) -> dict[str, Any]:
-    """Where they came from, which weights and distributions went with them, and the secret; JSON-ready.
+    """Source of the inputs, weights and distributions that were used, and the secret seed; JSON-ready.
 
-    Told when everything has ended: whoever knows the secret while the job runs knows the inputs.
+    It is reported after all runners ended, because the seed reveals the inputs.
     """
     if inputs is None:
         return {}
-    told = inputs.summary
+    summary = inputs.summary
     if weights is not None and weights.summary is not None:
-        told["weights"] = weights.summary
-        told["weight_findings"] = [asdict(flag) for flag in weights.findings]
+        summary["weights"] = weights.summary
+        summary["weight_findings"] = [asdict(flag) for flag in weights.findings]
     if distributions is not None:
-        told["distributions"] = distributions
-    return told | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}
+        summary["distributions"] = distributions
+    return summary | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}

@@ -1,4 +1,4 @@
-"""From fresh runners to kernels that have been called: what a job needs before anything is judged."""
+"""Loads the kernels into fresh runners and calls each once, before the referee validates anything."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ COMPILED_LATE = (
 
 
 class Preparation:
-    """Of one job's contenders, each with a runner: the reference, where there is one, and the candidate."""
+    """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
     def __init__(self, contenders: list[Contender], bench: Workbench) -> None:
         self.contenders = contenders
         self.bench = bench
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
-        """While nothing of a submission is in any runner. On a card's first job its ceilings are measured here too."""
+        """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
         for contender in self.contenders:
             if contender.standby is not None:
                 contender.launch_shift_ms = self.bench.launch_shift_ms(contender.standby, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
-        """Loads every kernel, one after the other."""
+        """Load every kernel, one after the other."""
         for contender in self.contenders:
             contender.open_session.set_deadline(deadline)
             contender.spent_s = 0.0
@@ -48,14 +48,14 @@ class Preparation:
             self._load(contender, seed)
 
     def first_calls(self, example: dict[str, Arguments]) -> None:
-        """Of all contenders at once: what they make the libraries load takes the longer of both times.
+        """Call all kernels at once, so that loading libraries takes only the longer of both times.
 
-        On the host in turn, as one with many processes would take the other's time.
+        On the CPU they run one after the other, because a kernel with many processes would slow the other down.
         """
-        turns = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
-        for turn in turns:
-            with at_rest((other for other in self.contenders if other not in turn), self.bench.device):
-                self._first_calls(turn, example)
+        groups = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
+        for group in groups:
+            with at_rest((other for other in self.contenders if other not in group), self.bench.device):
+                self._first_calls(group, example)
         if len(self.contenders) > 1:
             self._match_outputs()
 
@@ -77,42 +77,42 @@ class Preparation:
                 self._admit(bytes_per_call(example[contender.role], contender.returned))
 
     def _match_outputs(self) -> None:
-        """Has the candidate's outputs stand, and handed in, where those are that they are compared with."""
-        wanted, candidate = self.contenders[0].probe, self.contenders[-1]
-        given = candidate.probe
-        if wanted is None or given is None:
+        """Put the candidate's outputs into the order of the reference's outputs."""
+        expected, candidate = self.contenders[0].probe, self.contenders[-1]
+        actual = candidate.probe
+        if expected is None or actual is None:
             raise ValueError("not probed")
         with candidate.answerable():
-            order = match_outputs(wanted.form, given.form)
+            order = match_outputs(expected.form, actual.form)
             if order != sorted(order):
-                candidate.probe = given.ordered(order)
+                candidate.probe = actual.ordered(order)
                 candidate.open_session.order(order)
 
     def _load(self, contender: Contender, seed: int) -> None:
         if not contender.untouched:
-            # Nothing runs at this time but what a builder may have left behind, or the other contender.
+            # Only a process that a builder left behind, or the other kernel, can have changed the files.
             message = f"files of the {contender.role} were changed from outside after its build"
             candidate = self.contenders[-1]
             candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
         session = contender.open_session
         contender.range = Range(session, self.bench.device)
         with contender.answerable():
-            # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
+            # Check before drawing: the host overcommits memory, and the kernel would kill this process.
             if contender.kernel.io is not None:
                 self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
-            # The same seed for both: two models with the same layers start from the same weights.
+            # Both models start from the same seed, so that equal layers have equal weights.
             contender.loaded = session.load(contender.kernel, contender.artifact, self._init_arguments(contender), seed)
         contender.compiled = True
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts
 
     def _init_arguments(self, contender: Contender) -> list[Any] | None:
-        """The reference's own constructor arguments, for the candidate too."""
+        """The reference's constructor arguments, which the candidate gets too."""
         reference = self.contenders[0]
         return reference.loaded.init if contender is not reference and reference.loaded is not None else None
 
     def _admit(self, size: int) -> None:
-        """Raises KernelFault (OUT_OF_MEMORY) where this process cannot hold what it needs of one call's tensors."""
+        """Raise KernelFault (OUT_OF_MEMORY) if one call's tensors exceed the memory that this process allows."""
         if size > self.bench.call_memory:
             raise KernelFault(
                 Status.OUT_OF_MEMORY,

@@ -1,8 +1,9 @@
-"""Other values for weights that all have one, as a new norm layer's: a kernel that leaves those out is right without.
+"""Checks constant weights with other values: initial weights of a norm layer would hide a kernel that ignores them.
 
-Both contenders are given them, last of all, and called once more. A candidate that packed its weights when it was made
-has not seen them either, and answers as one that leaves them out does: under the first ones. So it is made anew, with
-such values from the start, before it is called wrong; and so is who uses them otherwise (docs/adr/0009).
+This is the job's last check. Both kernels get other values for such weights and run once more. A candidate that copied
+its weights in its constructor answers like one that ignores them: with the first values. The referee therefore
+constructs it again, with other values from the start, before it calls the candidate wrong. It does the same for a
+candidate that uses the weights in another way (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised
 from sandbox.supervisor.messages import ModelState
-from tasks.correctness.input_perturbation import VariedInputs
-from tasks.correctness.trials import Rounds
+from tasks.correctness.input_perturbation import InputPerturbation
+from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
 from tasks.runtime.freeze import undisturbed_window
 from tasks.runtime.kernel_run import Contender
@@ -34,22 +35,22 @@ from validation.evidence.perturbation_bound import Outputs
 from validation.seeds import derive_seed
 
 RUNNING_MEAN, RUNNING_VAR = "running_mean", "running_var"
-"""What torch's norm layers call the buffers that they compute with in eval mode."""
+"""Names of the buffers that torch's norm layers use in eval mode."""
 SINGLY = 64
-"""So many are tried one by one, to name what is left out."""
+"""Maximum number of weights that are changed one by one, to name those that the candidate ignores."""
 COPIED = (
     FlagCode.WEIGHTS_COPIED,
     "it copied them when it was constructed: constructed with other values, it agrees",
 )
 LEAVES_OUT = "it does not use {which}, or copied them when it was constructed; it is not known which: {why}"
-USES_OTHERWISE = "it uses them differently, or copied some when it was constructed; it is not known which: {why}"
+MISUSES = "it uses them differently, or copied some when it was constructed; it is not known which: {why}"
 UNTRIED = Flag(
     FlagCode.CONSTANT_WEIGHTS_UNTESTED,
     f"weights with one value were not tried with other values, as {TIMEOUT_NEAR}: a kernel that ignores them passes",
 )
 USE_THEM = "Its answers are those of the first values: use the weights"
 USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
-FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
+FAILED, LACKS, LEAVES_COPIES, SAME, BY_CHANCE = (
     "constructed again, it failed",
     "constructed again, it lacks some of the weights",
     "operators or modules that its source defined in its first run might keep a copy",
@@ -57,35 +58,35 @@ FAILED, LACKS, KEPT, SAME, BY_CHANCE = (
     "constructed again, it differs by little, which rounding may explain",
 )
 SLOW = 20.0
-"""So many of its calls take longer than all that is tried may."""
-CHANCE, CHANCE_AT_MOST = 0.05, 0.25
-"""Where answers differ by less than that share of what the other weights change, on average and at most, deep layers
-may have made it of rounding."""
+"""A kernel is too slow for the check if this many of its calls exceed the time of all trials."""
+CHANCE, CHANCE_MAX = 0.05, 0.25
+"""Thresholds for the difference of outputs, as a share of what the other weights change: root mean square and maximum.
+Deep layers may turn rounding errors into smaller differences."""
 
 Finding = tuple[FlagCode, str]
 
 
-class OtherWeights:
-    """Of one job, whose `weights` are shared. What is found is added to their findings, and to `rounds` a wrong answer.
+class ParameterCheck:
+    """The check of one job whose `weights` are shared. It adds to their findings, and a wrong output to `trials`.
 
-    `seed` is what both were made under.
+    `seed` is the seed under which both kernels were constructed.
     """
 
-    def __init__(self, weights: Weights, rounds: Rounds, inputs: VariedInputs, secret: int, seed: int) -> None:
+    def __init__(self, weights: Weights, trials: Trials, inputs: InputPerturbation, secret: int, seed: int) -> None:
         self._weights = weights
-        self._rounds = rounds
+        self._trials = trials
         self._inputs = inputs
         self._secret = secret
         self._seed = seed
-        self._reference, self._candidate = rounds.contenders
+        self._reference, self._candidate = trials.contenders
         self._first = weights.state.weights
         self._names = constant(weights.state)
         self._slots: dict[str, Slots] = {}
         self._until = 0.0
 
-    def judge(self) -> None:
-        """The last thing asked of both runners. Where the candidate has not all of the reference's, none can be tried,
-        and that is said."""
+    def run(self) -> None:
+        """Run the check, as the last request to both runners. If the candidate does not have all weights of the
+        reference, the check cannot run, and the summary says so."""
         if self._weights.summary is None or not self._names:
             return
         if not self._weights.shared:
@@ -95,187 +96,187 @@ class OtherWeights:
                 "its weights fit the candidate: a candidate that ignores them passes"
             )
             self._note(FlagCode.WEIGHTS_UNTESTED, message)
-        elif time.monotonic() + TRY_S > self._rounds.deadline:
+        elif time.monotonic() + TRY_S > self._trials.deadline:
             self._weights.findings.append(UNTRIED)
             if self._candidate.timing is not None:
                 self._candidate.timing.flags.append(UNTRIED)
         else:
             which = f"other values for those of one value ({listed(self._names)})"
-            self._until = min(self._rounds.deadline, time.monotonic() + 2 * TRY_S)
+            self._until = min(self._trials.deadline, time.monotonic() + 2 * TRY_S)
             try:
-                self._note(*self._tried(which))
+                self._note(*self._check(which))
             except KernelFault as fault:
                 self._note(FlagCode.WEIGHTS_UNTESTED, f"{which} could not be tried: {fault.message}")
 
     def _note(self, code: FlagCode, message: str) -> None:
         self._weights.findings.append(Flag(code, message, {"constant_weights": len(self._names)}))
 
-    def _tried(self, which: str) -> Finding:
-        self._slots, plain = self._rounds.slots(1), self._inputs.plain()
+    def _check(self, which: str) -> Finding:
+        self._slots, plain = self._trials.slots(1), self._inputs.plain()
         for role, layout in self._slots.items():
             layout.fill(0, [plain[role]])
         others = {
             name: noised(self._first[name], derive_seed(self._secret, "weights", place))
             for place, name in enumerate(self._names)
         }
-        expected = self._answer(self._reference, others)
+        expected = self._outputs(self._reference, others)
         try:
-            actual = self._answer(self._candidate, others)
+            actual = self._outputs(self._candidate, others)
         except KernelFault as fault:
-            self._accuse(fault, which)
+            self._fail_candidate(fault, which)
         if expected is None or actual is None:
             return FlagCode.WEIGHTS_UNTESTED, f"{which} could not be given to both"
         if self._agree(expected, actual):
             return FlagCode.WEIGHTS_AGREE, f"with {which} both still agree"
-        told = f"with {which} the candidate no longer agrees: "
-        left_out = self._left_out(others)
-        kept = {name: value for name, value in others.items() if name not in left_out}
-        explained = left_out and self._agree(self._answer(self._reference, kept), actual)
+        prefix = f"with {which} the candidate no longer agrees: "
+        ignored = self._ignored_weights(others)
+        used = {name: value for name, value in others.items() if name not in ignored}
+        explained = ignored and self._agree(self._outputs(self._reference, used), actual)
         try:
-            code, why = self._made_anew(left_out) if explained else self._made_anew_otherwise()
-            return code, told + why
+            code, why = self._check_reconstructed(ignored) if explained else self._check_misused()
+            return code, prefix + why
         finally:
-            if self._rounds.request.profile:  # Of what was timed, and not of what has noise.
+            if self._trials.request.profile:  # The profiler must see the kernel that was timed, without noise.
                 with suppress(KernelFault):
                     self._load()
 
-    def _accuse(self, fault: KernelFault, which: str) -> NoReturn:
-        """Of failing where its reference answers: that would be the way out else. A slow one is let off, and whoever
-        may not have stood still."""
+    def _fail_candidate(self, fault: KernelFault, which: str) -> NoReturn:
+        """Blame the candidate for failing where its reference answers, or it could avoid the check by failing. A slow
+        candidate is exempt, and so is one whose window was not frozen."""
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
         if isinstance(fault, FreezeViolation) or is_slow:
             raise fault
         self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
-    def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
-        """Those with which alone the reference answers otherwise, and the candidate does not."""
-        before = self._both({})
-        found = []
+    def _ignored_weights(self, others: dict[str, torch.Tensor]) -> list[str]:
+        """The weights whose change alone alters the reference's output, but not the candidate's."""
+        before = self._outputs_of_both({})
+        ignored = []
         for name in self._names[:SINGLY]:
             if time.monotonic() > self._until - TRY_S:
-                break  # What is found so far explains less than all of it, if there is more.
-            after = self._both({name: others[name]})
-            theirs, ours = (self._agree(*answers) for answers in zip(before, after, strict=True))
-            if ours and not theirs:
-                found.append(name)
-        return found
+                break  # If there are more, those found so far do not explain the whole difference.
+            after = self._outputs_of_both({name: others[name]})
+            reference_agrees, candidate_agrees = (self._agree(*answers) for answers in zip(before, after, strict=True))
+            if candidate_agrees and not reference_agrees:
+                ignored.append(name)
+        return ignored
 
-    def _made_anew(self, names: Sequence[str]) -> Finding:
-        """What is found of a candidate that is made with other values: where both agree under those, it is right.
+    def _check_reconstructed(self, names: Sequence[str]) -> Finding:
+        """Construct the candidate with other values for `names`, and say what it does; it is right if both agree then.
 
-        If it answers as the reference would with the first ones, it leaves them out; made once more with noise on all
-        constant tensors of its constructor, as it may have copied what it made its parameters of. Else there is no
-        verdict, nor where its first load may have left copies behind.
+        It ignores the weights if its output equals the reference's output under the first values. A second pass puts
+        noise on all constant tensors of its constructor, from which it may have copied its parameters. In any other
+        case there is no verdict, nor if its first load may have left copies behind.
         """
         wrong: CallComparison | None = None
         for all_constants in (False, True):
-            anew = self._anew(names, all_constants=all_constants)
-            if isinstance(anew, str):
-                return FlagCode.WEIGHTS_INCONCLUSIVE, LEAVES_OUT.format(which=listed(names), why=anew)
-            made, actual = anew
-            expected = self._answer(self._reference, made)
-            without = self._answer(self._reference, made | {name: self._first[name] for name in names})
+            reconstructed = self._reconstruct(names, all_constants=all_constants)
+            if isinstance(reconstructed, str):
+                return FlagCode.WEIGHTS_INCONCLUSIVE, LEAVES_OUT.format(which=listed(names), why=reconstructed)
+            weights, actual = reconstructed
+            expected = self._outputs(self._reference, weights)
+            without = self._outputs(self._reference, weights | {name: self._first[name] for name in names})
             if wrong is not None and self._agree(expected, without):
-                break  # So that nothing shows: of these constants others were computed.
+                break  # Other weights were computed from these constants, so the change has no effect.
             if self._agree(expected, actual):
                 return COPIED
             if expected is None or not self._agree(without, actual):
-                return self._made_anew_otherwise()
-            wrong = wrong or _wrong(names, compare(expected, actual, self._rounds.tolerance))
+                return self._check_misused()
+            wrong = wrong or _wrong(names, compare(expected, actual, self._trials.tolerance))
         if wrong is not None:
-            self._rounds.note(wrong)
+            self._trials.note(wrong)
         return FlagCode.WEIGHTS_IGNORED, f"it does not use {listed(names)}"
 
-    def _made_anew_otherwise(self) -> Finding:
-        """The same of one that answers neither as the reference does nor without some of them: wrong where it differs
-        by much of what they change, both times, whatever it does with them."""
+    def _check_misused(self) -> Finding:
+        """The same for a candidate whose output matches neither. It is wrong if it differs in both passes by a large
+        share of what the weights change, whatever it does with them."""
         wrong: CallComparison | None = None
         for all_constants in (False, True):
-            anew = self._anew(self._names, all_constants=all_constants)
-            if isinstance(anew, str):
-                return FlagCode.WEIGHTS_INCONCLUSIVE, USES_OTHERWISE.format(why=anew)
-            made, actual = anew
-            expected, before = self._answer(self._reference, made), self._answer(self._reference)
+            reconstructed = self._reconstruct(self._names, all_constants=all_constants)
+            if isinstance(reconstructed, str):
+                return FlagCode.WEIGHTS_INCONCLUSIVE, MISUSES.format(why=reconstructed)
+            weights, actual = reconstructed
+            expected, before = self._outputs(self._reference, weights), self._outputs(self._reference)
             if self._agree(expected, actual):
                 return COPIED
-            if expected is None or before is None or not _much(expected, actual, before):
-                return FlagCode.WEIGHTS_INCONCLUSIVE, USES_OTHERWISE.format(why=BY_CHANCE)
-            wrong = wrong or _wrong(self._names, compare(expected, actual, self._rounds.tolerance), USE_RIGHT)
+            if expected is None or before is None or not _differs_by_much(expected, actual, before):
+                return FlagCode.WEIGHTS_INCONCLUSIVE, MISUSES.format(why=BY_CHANCE)
+            wrong = wrong or _wrong(self._names, compare(expected, actual, self._trials.tolerance), USE_RIGHT)
         if wrong is not None:
-            self._rounds.note(wrong)
+            self._trials.note(wrong)
         return FlagCode.WEIGHTS_USED_DIFFERENTLY, "it uses them differently"
 
-    def _anew(self, names: Sequence[str], *, all_constants: bool) -> tuple[dict[str, Any], Outputs] | str:
-        """What the candidate has and answers when it is made with others for those; or why that tells nothing."""
+    def _reconstruct(self, names: Sequence[str], *, all_constants: bool) -> tuple[dict[str, Any], Outputs] | str:
+        """The weights and outputs of the candidate, constructed with other values for `names`, or why not."""
         try:
-            made = self._load(derive_seed(self._secret, "weights", "anew"), all_constants=all_constants)
-            actual = self._answer(self._candidate)
+            weights = self._load(derive_seed(self._secret, "weights", "anew"), all_constants=all_constants)
+            actual = self._outputs(self._candidate)
         except KernelFault:
             return FAILED
-        # Those that it has are its own word. What it does with them is seen.
-        if isinstance(made, str) or actual is None:
-            return made if isinstance(made, str) else FAILED
-        return SAME if any(identical(made[name], self._first[name]) for name in names) else (made, actual)
+        # The candidate reports its weights itself; the comparison shows how it uses them.
+        if isinstance(weights, str) or actual is None:
+            return weights if isinstance(weights, str) else FAILED
+        return SAME if any(identical(weights[name], self._first[name]) for name in names) else (weights, actual)
 
     def _load(self, noise: int | None = None, *, all_constants: bool = False) -> dict[str, Any] | str:
-        """Makes the candidate anew; what it has of the reference's weights then, or why that tells nothing."""
+        """Construct the candidate again; returns its values of the reference's weights, or why they show nothing."""
         candidate, session = self._candidate, self._candidate.open_session
         session.set_deadline(self._until)
         init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(
             candidate.kernel, candidate.artifact, init, self._seed, noise=noise, all_constants=all_constants
         )
-        made = session.state().weights
+        weights = session.state().weights
         if loaded.left_state:
-            return KEPT
-        known = all(isinstance(made.get(name), torch.Tensor) for name in self._first)
-        return {name: made[name] for name in self._first} if known else LACKS
+            return LEAVES_COPIES
+        complete = all(isinstance(weights.get(name), torch.Tensor) for name in self._first)
+        return {name: weights[name] for name in self._first} if complete else LACKS
 
     def _agree(self, expected: Outputs | None, actual: Outputs | None) -> bool:
         if expected is None or actual is None:
             return False
-        return compare(expected, actual, self._rounds.tolerance).passed
+        return compare(expected, actual, self._trials.tolerance).passed
 
-    def _both(self, others: dict[str, Any]) -> list[Outputs | None]:
-        return [self._answer(contender, others) for contender in self._rounds.contenders]
+    def _outputs_of_both(self, others: dict[str, Any]) -> list[Outputs | None]:
+        return [self._outputs(contender, others) for contender in self._trials.contenders]
 
-    def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
-        """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
+    def _outputs(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
+        """The outputs of one call on the inputs as drawn, with those weights; None if the kernel refuses them."""
         session, layout = contender.open_session, self._slots[contender.role]
         session.set_deadline(self._until)
         if others and not session.load_state(others):
             return None
         try:
-            window = undisturbed_window(contender, self._rounds.contenders, layout, self._rounds.bench.device)
+            window = undisturbed_window(contender, self._trials.contenders, layout, self._trials.bench.device)
             return layout.read(window.snapshot)[0]
         finally:
-            # What is asked after this (the run in float64) is compared with answers under the first ones.
+            # The later float64 run is compared with outputs under the first weights.
             if others:
-                with suppress(KernelFault):  # A runner that is gone is not asked either.
+                with suppress(KernelFault):  # A runner that has ended gets no later request either.
                     session.load_state({name: self._first[name] for name in others})
 
 
-def _much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
-    """Whether an answer is off by more than a share of what other weights change of the one `before`."""
+def _differs_by_much(expected: Outputs, actual: Outputs, before: Outputs) -> bool:
+    """Whether outputs differ by more than a share of what the other weights changed, relative to `before`."""
     for want, got, first in zip(expected, actual, before, strict=True):
         wide = torch.complex128 if want.is_complex() else torch.float64
         off, changed = (other.to(wide).sub(want.to(wide)).reshape(-1) for other in (got, first))
-        for order, share in ((2, CHANCE), (math.inf, CHANCE_AT_MOST)):
-            # Never where either is no number.
+        for order, share in ((2, CHANCE), (math.inf, CHANCE_MAX)):
+            # A comparison with NaN is false.
             if torch.linalg.vector_norm(off, order) > share * torch.linalg.vector_norm(changed, order):
                 return True
     return False
 
 
-def _wrong(names: Sequence[str], found: CallComparison, advice: str = USE_THEM) -> CallComparison:
+def _wrong(names: Sequence[str], comparison: CallComparison, advice: str = USE_THEM) -> CallComparison:
     first = "first at output {output}, index {index}: expected {expected}, got {actual}".format(
-        **(found.first_mismatch or {})
+        **(comparison.first_mismatch or {})
     )
     sentence = (
-        f"Wrong with other values for weights that have one ({listed(names)}): {found.mismatch_count} of "
-        f"{found.element_count} elements, {first}. {advice}"
+        f"Wrong with other values for weights that have one ({listed(names)}): {comparison.mismatch_count} of "
+        f"{comparison.element_count} elements, {first}. {advice}"
     )
-    return replace(found, fault=sentence)
+    return replace(comparison, fault=sentence)
 
 
 def _value(weight: torch.Tensor) -> str:
@@ -285,7 +286,7 @@ def _value(weight: torch.Tensor) -> str:
 
 
 def constant(state: ModelState) -> list[str]:
-    """Floating parameters, and running statistics by their name, that all have one value, as their maker gave it."""
+    """Floating parameters, and running statistics by their name, whose elements are all equal after construction."""
     return [
         name
         for name, weight in state.weights.items()
@@ -299,5 +300,5 @@ def _is_constant(name: str, weight: torch.Tensor, is_parameter: bool) -> bool:
         return False
     if is_parameter:
         return True
-    kept = name.rpartition(".")[2]
-    return kept == RUNNING_MEAN or (kept == RUNNING_VAR and float(first) > 0)  # A variance stays positive.
+    suffix = name.rpartition(".")[2]
+    return suffix == RUNNING_MEAN or (suffix == RUNNING_VAR and float(first) > 0)  # A variance stays positive.

@@ -1,4 +1,4 @@
-"""One call of a job's windows, drawn so that nobody knows beforehand which: its answers are looked at in float64."""
+"""Samples one secret call of a job's windows, whose outputs the referee then compares with a float64 run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
 
 
-class SampledCall:
-    """Of the longest windows any is as likely; the first of all, which nothing is timed by, only if it is the only one.
+class PrecisionSample:
+    """A call from one of the longest windows, each with the same probability.
 
-    Whoever computes more precisely in windows that he knows would else be looked at in those.
+    The first window is not timed, so it is sampled only if it is the only one. A kernel could compute more precisely in
+    windows that it recognises.
     """
 
     def __init__(self) -> None:
@@ -22,16 +23,16 @@ class SampledCall:
         self.expected: list[torch.Tensor] = []
         self.actual: list[torch.Tensor] = []
         self._longest = 0
-        self._offered = 0
+        self._considered = 0
 
-    def offer(self, slots: Slots, expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:
-        """One more window: what the reference was given, and what both have answered, [calls, *shape] each."""
+    def consider(self, slots: Slots, expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:
+        """Consider a window: the reference's slots, and the outputs of both kernels, [calls, *shape] each."""
         if slots.calls < self._longest:
             return
-        self._longest = slots.calls if self._offered else 0
-        self._offered += 1
-        # Reservoir sampling, as nobody knows how many windows there will be.
-        if secrets.randbelow(max(self._offered - 1, 1)) == 0:
+        self._longest = slots.calls if self._considered else 0
+        self._considered += 1
+        # Reservoir sampling, because the number of windows is not known in advance.
+        if secrets.randbelow(max(self._considered - 1, 1)) == 0:
             call = secrets.randbelow(slots.calls)
             self.arguments = replace(slots.arguments(call), torch.Tensor, torch.clone)
             self.expected, self.actual = ([stack[call].clone() for stack in stacks] for stacks in (expected, actual))

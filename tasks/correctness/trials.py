@@ -1,4 +1,4 @@
-"""Rounds: K fresh input sets, given to every contender in a window of its own, every output compared."""
+"""Trials: K fresh input sets for every kernel, each in a window of its own, with every output compared."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
 from profiling.window.timed_window import Window
-from tasks.correctness.boundary_check import Edges
+from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
-from tasks.correctness.precision_sample import SampledCall
+from tasks.correctness.precision_sample import PrecisionSample
 from tasks.correctness.write_checks import (
     check_first_call,
     check_guards,
     check_inputs,
     check_written,
-    left_otherwise,
-    never_written,
+    input_mutation_differs,
+    unwritten_hint,
 )
 from tasks.runtime.freeze import How, undisturbed_window
 from tasks.runtime.kernel_run import Contender
@@ -56,15 +56,15 @@ LAID_OUT_ANEW = (
     "clock runs, and no time includes that"
 )
 IMAGES = 6
-"""Copies of a window's bytes at one time: the arena, its image, the snapshot, the answers; the null runner's two."""
+"""Copies of a window's bytes at one time: arena, image, snapshot and outputs, and two of the null runner."""
 
 Outputs = list[torch.Tensor]
 
 
-class Rounds:
-    """The rounds of one job. `contenders` are the reference (where there is one) and the candidate, in that order.
+class Trials:
+    """The trials of one job. `contenders` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is what to say beside a wrong answer where nothing better is known.
+    `advice` is added to a wrong result if no better hint exists.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Rounds:
         self.request = request
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
-        self.weak: list[Flag] = []
+        self.weak_reference_findings: list[Flag] = []
         self._advice = advice
-        self._changes_otherwise = False
+        self._input_mutation_differs = False
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
@@ -95,17 +95,17 @@ class Rounds:
         self._compared = Aggregator()
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
-        self._sample = SampledCall()
-        self._edges = Edges(contenders[0], self.candidate, bench, self.tolerance)
+        self._sample = PrecisionSample()
+        self._boundary_excuses = BoundaryExcuses(contenders[0], self.candidate, bench, self.tolerance)
 
     @property
-    def doubts(self) -> list[Flag]:
-        """What the candidate's time is to be read with: flags about what was asked and what was done."""
-        names = ", ".join(self.inputs.handed_out.laid_out_anew)
+    def warnings(self) -> list[Flag]:
+        """Flags of the candidate's time: ways in which its work may differ from the reference's."""
+        names = ", ".join(self.inputs.binder.converted_layouts)
         return [
-            *self.weak,
-            *filter(None, [self._edges.said]),
-            *([CHANGES_OTHERWISE] if self._changes_otherwise else []),
+            *self.weak_reference_findings,
+            *filter(None, [self._boundary_excuses.warning]),
+            *([CHANGES_OTHERWISE] if self._input_mutation_differs else []),
             *(
                 [Flag(FlagCode.INPUT_LAYOUT_COPIED, LAID_OUT_ANEW.format(names=names), {"inputs": names})]
                 if names
@@ -115,23 +115,23 @@ class Rounds:
 
     @property
     def reference_outputs(self) -> Outputs:
-        """What the reference answered to a first call that was validated."""
+        """The reference's outputs of the first validated call."""
         return self._first_outputs[self.contenders[0].role][0]
 
     @property
     def right(self) -> bool:
-        """Whether the candidate has given no wrong answer so far."""
+        """Whether no output of the candidate was wrong until now."""
         return self.candidate.comparison is None or self.candidate.comparison.passed
 
     def validate(self) -> None:
-        """A few calls on fresh inputs, nothing timed; the candidate's comparison is its first verdict."""
+        """Run a few untimed calls on fresh inputs; the result is the candidate's first verdict."""
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
-        windows = {c.role: self.shoot(c, slots) for c in self.contenders}
+        windows = {c.role: self.run_window(c, slots) for c in self.contenders}
         for contender in self.contenders:
             contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
-        # Of two calls: enough to tell what a call surely writes.
+        # Two calls are enough to tell which outputs a call certainly writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
         owner = self.contenders[0]
@@ -140,21 +140,23 @@ class Rounds:
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak = weak_reference(outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])])
+            self.weak_reference_findings = weak_reference(
+                outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
+            )
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if self.right:
             with self.candidate.answerable():
                 check_first_call(self.contenders, windows)
-        if not (self.right or self._edges.failed):
-            self._doubt_reference(slots[owner.role], windows[owner.role])
+        if not (self.right or self._boundary_excuses.failed):
+            self._check_reference_repeats(slots[owner.role], windows[owner.role])
 
     def fill(self, slots: dict[str, Slots]) -> None:
-        """Fresh inputs for every call; where drawing has become too dear, drawn ones mixed, or the same again."""
-        self.filling(slots)()
+        """Fill every call with fresh inputs; if drawing is too expensive, with mixed sets, or with repeated ones."""
+        self.prepare_fill(slots)()
 
-    def filling(self, slots: dict[str, Slots]) -> Callable[[], None]:
-        """What fills them, for later. The seed of their windows is another at once."""
+    def prepare_fill(self, slots: dict[str, Slots]) -> Callable[[], None]:
+        """Change the seed of the windows now, and return the function that fills them."""
         self._filled += 1
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
@@ -162,32 +164,34 @@ class Rounds:
 
     def _fill(self, slots: dict[str, Slots]) -> None:
         calls = slots[self.candidate.role].calls
-        again = slots[self.candidate.role].filled and not self.inputs.affordable
+        reuses_sets = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
-        # Where both are called with the very same, it is written once, and copied in one go.
-        twins = [layout for layout in others if self.inputs.handed_out.shared and layout.takes_as(first)]
+        # If all kernels get the same arguments, they are written once and copied in one go.
+        twins = [layout for layout in others if self.inputs.binder.shared and layout.takes_as(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
-        made = 0
-        # From each only as many as are left when its turn comes.
-        for source in [self.inputs.mixed] if again else [self.inputs.draw, self.inputs.mixed]:
-            for batch in source(calls - made):
+        filled_calls = 0
+        # Each source only provides what the previous one left over.
+        for source in [self.inputs.mixed] if reuses_sets else [self.inputs.draw, self.inputs.mixed]:
+            for batch in source(calls - filled_calls):
                 for role, layout in filled.items():
-                    batch.fill(role, layout, made)
-                made += len(batch)
-        self.inputs.reused += calls - made
-        if not again:
+                    batch.fill(role, layout, filled_calls)
+                filled_calls += len(batch)
+        self.inputs.reused += calls - filled_calls
+        if not reuses_sets:
             for layout in filled.values():
-                layout.fill(made, [layout.arguments(call % made) for call in range(made, calls)])
+                layout.fill(
+                    filled_calls, [layout.arguments(call % filled_calls) for call in range(filled_calls, calls)]
+                )
         for twin in twins:
             twin.fill_as(first)
 
-    def shoot(self, contender: Contender, slots: dict[str, Slots], **how: Unpack[How]) -> Window:
-        """One window of that contender over what its slots were filled with."""
+    def run_window(self, contender: Contender, slots: dict[str, Slots], **options: Unpack[How]) -> Window:
+        """Run one window of that kernel over its filled slots."""
         with contender.answerable():
-            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **how)
+            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **options)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
-        """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
+        """Compare every call's outputs in full. Without a reference only the guards are checked."""
         with self.candidate.answerable():
             check_guards(slots[self.candidate.role], windows[self.candidate.role])
         if len(self.contenders) == 1:
@@ -195,44 +199,46 @@ class Rounds:
         reference, candidate = self.contenders
         with candidate.answerable():
             check_inputs(windows[reference.role], windows[candidate.role])
-        known = all(window.inputs_changed is not None for window in windows.values())
-        if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
-            self._changes_otherwise = left_otherwise(self.contenders, slots, self.tolerance)
+        is_reported = all(window.inputs_changed is not None for window in windows.values())
+        if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
+            self._input_mutation_differs = input_mutation_differs(self.contenders, slots, self.tolerance)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
-        self._sample.offer(slots[reference.role], expected, actual)
-        found = compare_stacked(expected, actual, self.tolerance)
-        found = self._edges.excuse_boundary_elements(found, slots[reference.role], expected, actual, self.deadline)
-        self._compared.add(found)
-        first = next((call for call, said in enumerate(found) if not said.passed), None)
+        self._sample.consider(slots[reference.role], expected, actual)
+        comparisons = compare_stacked(expected, actual, self.tolerance)
+        comparisons = self._boundary_excuses.excuse_boundary_elements(
+            comparisons, slots[reference.role], expected, actual, self.deadline
+        )
+        self._compared.add(comparisons)
+        first = next((call for call, comparison in enumerate(comparisons) if not comparison.passed), None)
         if first is not None and self._mismatch_map is None:
-            wanted, given = ([stack[first] for stack in outputs] for outputs in (expected, actual))
-            self._mismatch_map = mismatch_map(wanted, given, self.tolerance)
+            expected_outputs, actual_outputs = ([stack[first] for stack in outputs] for outputs in (expected, actual))
+            self._mismatch_map = mismatch_map(expected_outputs, actual_outputs, self.tolerance)
             self._hint = (
                 self._hint
-                or never_written(candidate, given)
-                or describe_permutation(wanted, given, self.tolerance)
-                or explain_ties(wanted, given)
+                or unwritten_hint(candidate, actual_outputs)
+                or describe_permutation(expected_outputs, actual_outputs, self.tolerance)
+                or explain_ties(expected_outputs, actual_outputs)
                 or advice
                 or self._advice
             )
         self._note_comparison()
 
-    def note(self, found: CallComparison) -> None:
-        """One more compared call, judged elsewhere."""
-        self._compared.add([found])
+    def note(self, comparison: CallComparison) -> None:
+        """Add one more compared call from another check."""
+        self._compared.add([comparison])
         self._note_comparison()
 
-    def postpone(self, seconds: float) -> None:
-        """The job's deadline, by what it has waited for others."""
+    def extend_deadline(self, seconds: float) -> None:
+        """Extend the job's deadline by the time that it waited for other jobs."""
         self.deadline += seconds
         for contender in self.contenders:
             if contender.session is not None:
                 contender.session.set_deadline(self.deadline)
 
-    def look_at_precision(self) -> None:
-        """Both answers to one call against the same call in float64, where the reference is torch and can be run so.
+    def check_precision(self) -> None:
+        """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
-        Nothing is known where that fails or takes too long; whoever asks its runner for more sets the deadline anew.
+        Reports nothing if the run fails or takes too long. Later requests set the runner's deadline themselves.
         """
         reference = self.contenders[0]
         if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
@@ -244,14 +250,14 @@ class Rounds:
             exact = reference.session.double(self._sample.arguments)
         except KernelFault:
             return
-        ours, theirs = self._sample.actual, self._sample.expected
-        if exact is not None and len(exact) == len(ours) == len(theirs):
-            found = precision_finding(exact, theirs, ours)
-            self._precision = dataclasses.asdict(found) if found is not None else None
+        actual, expected = self._sample.actual, self._sample.expected
+        if exact is not None and len(exact) == len(actual) == len(expected):
+            finding = precision_finding(exact, expected, actual)
+            self._precision = dataclasses.asdict(finding) if finding is not None else None
             self._note_comparison()
 
     def written_bytes(self, contender: Contender) -> int:
-        """What a call of that contender surely writes; 0 where nothing is sure."""
+        """Bytes that a call of that kernel certainly writes; 0 if none is certain."""
         outputs = self._first_outputs.get(contender.role, [])
         io = contender.kernel.io
         if contender.probe is None or len(outputs) < 2:
@@ -261,50 +267,50 @@ class Rounds:
                 t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
             ]
             return in_place_bytes(pure)
-        given = leaves(self._first_call, torch.Tensor)  # Both sides' inputs, in whichever order.
-        return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
+        inputs = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
+        return returned_bytes(outputs[0], outputs[1], inputs) if contender.session is not None else 0
 
     def tensor_bytes(self, contender: Contender) -> int:
-        """Of the tensors that a call is given and returns, each once."""
-        given = leaves(self.example[contender.role], torch.Tensor)
+        """Bytes of the tensors that a call gets and returns, each counted once."""
+        inputs = leaves(self.example[contender.role], torch.Tensor)
         answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []
-        return sum(tensor.numel() * tensor.element_size() for tensor in [*given, *answers])
+        return sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
-        """A layout of that many calls for each contender."""
+        """A layout of that many calls for each kernel."""
         return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
 
     def bytes_per_call(self) -> int:
-        """Of the contender that needs the most."""
+        """Bytes per call of the kernel that needs the most."""
         return max(bytes_per_call(self.example[c.role], c.returned) for c in self.contenders)
 
     def memory(self) -> int:
-        """Bytes that one contender's window may take, of what is allowed to all the copies of it."""
+        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it."""
         return self.bench.arena_memory // (IMAGES * len(self.contenders))
 
-    def _doubt_reference(self, slots: Slots, first: Window) -> None:
-        """Whether the reference agrees with itself: no kernel can agree with one that answers at random."""
+    def _check_reference_repeats(self, slots: Slots, first: Window) -> None:
+        """Check that the reference agrees with itself: no kernel can agree with one whose outputs are random."""
         slots.seed += 1
-        again = self.shoot(self.contenders[0], {self.contenders[0].role: slots})
+        again = self.run_window(self.contenders[0], {self.contenders[0].role: slots})
         one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
         if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
 
     def _note_comparison(self) -> None:
-        found = self._compared.comparison
-        message = f"{found.message}; {self._hint}" if self._hint and found.message else found.message
+        comparison = self._compared.comparison
+        message = f"{comparison.message}; {self._hint}" if self._hint and comparison.message else comparison.message
         self.candidate.comparison = dataclasses.replace(
-            found,
+            comparison,
             message=message,
-            weak_reference=self.weak,
+            weak_reference=self.weak_reference_findings,
             precision_check=self._precision,
             layout=self._layout(),
             mismatch_map=self._mismatch_map,
         )
 
     def _layout(self) -> list[Flag]:
-        """Where the candidate returns its answer in another memory layout: right, but its reader should know."""
+        """Outputs that the candidate returns in another memory layout: right, but the reader should know."""
         expected, actual = (contender.returned for contender in self.contenders)
         return [
             Flag(

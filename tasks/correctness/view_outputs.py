@@ -1,4 +1,4 @@
-"""Answers that a candidate does not make, where its reference does: views of what it was given."""
+"""Outputs that are views of inputs, where the reference computes a tensor of its own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ VIEWS = (
 )
 
 
-def left_to_readers(contenders: Sequence[Contender]) -> Flag | None:
-    """What a reader has to know of a candidate's time, by both runners' word; a reference comes first."""
+def view_outputs_warning(contenders: Sequence[Contender]) -> Flag | None:
+    """The warning about the candidate's time, from what both runners report; None without such views."""
     probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
     if len(probes) < 2:
         return None
-    made, answered = (probe.views for probe in probes)
+    expected_views, actual_views = (probe.views for probe in probes)
     numbers = [
         str(number)
-        for number, (want, got) in enumerate(zip(made, answered, strict=False))
+        for number, (want, got) in enumerate(zip(expected_views, actual_views, strict=False))
         if want is None and got is not None
     ]
     if not numbers:

@@ -1,4 +1,4 @@
-"""The weights of a comparison: the reference's, given to the candidate."""
+"""Copies the reference's weights into the candidate, so that both compute the same function."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tasks.runtime.kernel_run import Contender
 from validation.compare.bitwise import identical
 
 TRY_S = 5.0
-NAMED, NAME_CHARS = 8, 128
+MAX_NAMES, MAX_NAME_CHARS = 8, 128
 
 COPIED = "the reference's, copied into the candidate"
-EACH_ITS_OWN = "each its own, made under the same seed"
+SAME_SEED = "each its own, made under the same seed"
 
 
 class Weights:
-    """By way of the referee: neither process reads the other.
+    """Weights pass through the referee: neither process reads the other.
 
-    `summary` is the result's `inputs.weights`, `findings` are its `inputs.weight_findings`.
+    `summary` becomes `inputs.weights`, `findings` become `inputs.weight_findings`.
     """
 
     def __init__(self, reference: Contender, candidate: Contender) -> None:
@@ -35,7 +35,7 @@ class Weights:
         self.findings: list[Flag] = []
 
     def share(self) -> None:
-        """Gives the candidate what the reference has, where it has each by name, shape and kind of dtype."""
+        """Copy the reference's weights if the candidate has all of them by name, shape and kind of dtype."""
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
         with self._reference.answerable():
@@ -44,19 +44,19 @@ class Weights:
             return
         with self._candidate.answerable():
             copied = self._candidate.session.load_state(self._state.weights)
-        self.summary = COPIED if copied else EACH_ITS_OWN
+        self.summary = COPIED if copied else SAME_SEED
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]
         self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
 
     @property
     def state(self) -> ModelState:
-        """The reference's own."""
+        """The reference's state."""
         return self._state
 
     @property
     def advice(self) -> str | None:
-        """What to do where the candidate is wrong and was not given the reference's weights."""
-        if self.summary != EACH_ITS_OWN:
+        """Advice for a wrong candidate that did not get the reference's weights."""
+        if self.summary != SAME_SEED:
             return None
         which = listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
         return (
@@ -67,15 +67,15 @@ class Weights:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What the candidate was given of the reference's; empty where each has its own."""
+        """The weights that the candidate got from the reference; empty if each has its own."""
         return self._state.weights if self.summary == COPIED else {}
 
-    def look_at_buffers(self, deadline: float) -> None:
-        """Says where calls change what the reference keeps (running statistics), and not what the candidate does.
+    def check_buffers(self, deadline: float) -> None:
+        """Report buffers (running statistics) that calls of the reference change, and calls of the candidate do not.
 
-        By their own word, so no verdict: what a layer keeps is in no answer.
+        Both runners report their own state, so this is no verdict: buffers are not part of an output.
         """
-        first = {name: kept for name, kept in self.shared.items() if isinstance(kept, torch.Tensor)}
+        first = {name: value for name, value in self.shared.items() if isinstance(value, torch.Tensor)}
         buffers = first.keys() - self._state.parameters
         if not buffers or time.monotonic() + TRY_S > deadline:
             return
@@ -89,7 +89,7 @@ class Weights:
                 message = f"what calls change of the weights could not be read: {fault.message}"
                 self.findings.append(Flag(FlagCode.BUFFERS_UNREADABLE, message))
                 return
-        theirs, ours = (
+        changed_by_reference, changed_by_candidate = (
             {
                 name
                 for name in buffers
@@ -97,10 +97,10 @@ class Weights:
             }
             for end in ends
         )
-        if left := sorted(theirs - ours):
+        if left := sorted(changed_by_reference - changed_by_candidate):
             message = f"calls of the reference change {listed(left)}, those of the candidate do not: it skips that work"
             self.findings.append(Flag(FlagCode.BUFFERS_NOT_UPDATED, message, {"buffers": len(left)}))
 
 
 def listed(names: Sequence[str]) -> str:
-    return ", ".join(name[:NAME_CHARS] for name in names[:NAMED]) + (", …" if len(names) > NAMED else "")
+    return ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")

@@ -1,6 +1,6 @@
-"""What makes a kernel wrong whatever its values are: an output never written, a write outside, changed inputs.
+"""Checks of memory writes, whatever the values: outputs never written, writes out of bounds, modified inputs.
 
-Each check raises KernelFault (WRONG_RESULT), for whoever is answerable.
+Each check raises KernelFault (WRONG_RESULT), which the caller assigns to a kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from validation.inputs.poison_fill import unwritten_fraction
 
 
 def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
-    """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
+    """Outputs in a contract's arguments start as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):
         if io is not None and io.args[index].role == "output" and unwritten_fraction(tensor) == 1.0:
@@ -28,14 +28,14 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
             )
 
 
-def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
-    """How much of a wrong call's outputs is as it was before the call; None where the kernel has written all of it."""
+def unwritten_hint(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
+    """A hint on the unwritten elements of a wrong call's outputs; None if the kernel wrote all of them."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
         if io is not None and io.args[index].role == "output" and (share := unwritten_fraction(tensor)) > 0:
             return (
                 f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
-                "never written in that call and hold what outputs begin as: check the grid and the last block's mask"
+                "never written in that call and hold their initial content: check the grid and the last block's mask"
             )
     return None
 
@@ -48,35 +48,37 @@ def check_guards(slots: Slots, window: Window) -> None:
 
 
 def check_inputs(reference: Window, candidate: Window) -> None:
-    """A candidate may change its inputs only where its contract says inout, or where the reference does it too."""
+    """A candidate may modify its inputs only if its contract says inout, or if the reference modifies them too."""
     if candidate.inputs_changed and not reference.inputs_changed:
         raise KernelFault(
             Status.WRONG_RESULT,
-            "the kernel changed its inputs, which the reference leaves as they are; copy them first, or, where they "
-            "are its answer, mark the arguments inout and return nothing",
+            "the kernel changed its inputs, but the reference does not; copy them first, or, if they are its outputs, "
+            "mark the arguments inout and return nothing",
         )
 
 
 def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
-    """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
+    """Check repeated calls on the same inputs before the first window, as both runners report them."""
     differ = [contender.probe.first_call_differs for contender in contenders if contender.probe is not None]
     inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
     if differ == [False, True] and inputs_unchanged:
         raise KernelFault(
             Status.WRONG_RESULT,
-            "its first call answers otherwise than a later one does to the same inputs, and the reference's does not: "
-            "look for what is set up too late, or not cleared behind it (what an autotuner's runs add to, say)",
+            "its first call gives other outputs than a later call with the same inputs, unlike the reference: look for "
+            "state that is set up too late or not cleared, such as what an autotuner's runs add to",
         )
 
 
-def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
-    """Whether the candidate has left its inputs with other content than the reference, which changes its own.
+def input_mutation_differs(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+    """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
-    As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
+    Compares the arenas after the window. Kernels with different arguments have no common form to compare.
     """
     layouts = [slots[contender.role] for contender in contenders]
     arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
     if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
         return False
-    ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
-    return not agree(ours, theirs, tolerance)
+    reference_inputs, candidate_inputs = (
+        layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True)
+    )
+    return not agree(reference_inputs, candidate_inputs, tolerance)

@@ -1,1 +1,1 @@
-"""After the timing: profilers, sanitizers, listings, and whose fault a failure of the GPU is."""
+"""Diagnostics after the timing: profilers, sanitizers, code listings, and the attribution of GPU failures."""

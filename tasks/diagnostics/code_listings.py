@@ -1,7 +1,7 @@
-"""The code of a job's kernels as text, read by a builder when verdict and times stand: information, no evidence.
+"""The code of a job's kernels as text, for information only: verdict and times are final before it is read.
 
-The builder runs nothing of the submission. It reads what build and calls have left in the kernel's folder, which was
-written by the submission's own processes; so its word is bounded and cleaned here.
+A builder reads the files that build and calls left in the kernel's folder; it runs nothing of the submission. The
+submission's own processes wrote those files, so this module bounds and cleans the builder's reply.
 """
 
 from __future__ import annotations
@@ -22,111 +22,110 @@ from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 
 READ_S = 20.0
-"""Out of watch.SLACK_S, for each of the two kernels."""
-MAX_KEPT_BYTES = 1 << 20
-"""Of one kernel's texts, compressed."""
-_NAME_CHARS, _TOLD_CHARS = 64, 256
+"""Maximum seconds of reading for each of the two kernels; part of `attempt_monitor.SLACK_S`."""
+MAX_PACKED_BYTES = 1 << 20
+"""Maximum compressed bytes of one kernel's texts."""
+_NAME_CHARS, _LINE_CHARS = 64, 256
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""But tab and newline: escape sequences among them, which a terminal would obey."""
+"""Control characters except tab and newline, such as escape sequences that a terminal would obey."""
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]) -> None:
-    """Notes for each form at least one entry, if only the reason why there is nothing. Raises JobCancelled.
+def extract_code(contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+    """Record at least one entry for each form, which may be the reason why there is no code. Raises JobCancelled.
 
-    Of kernels that Triton compiled at a call, what their machine code needs is noted too, asked for or not.
+    For kernels that Triton compiled at a call, also record the resources of their machine code, even without `forms`.
     """
-    wanted = list(forms)
-    kept: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in wanted]
-    if has_code(contender, wanted):
-        kept = _read(contender, wanted, bench, cancelled, with_needs=_compiled_at_calls(contender))
-    contender.listings = kept if wanted else None
+    requested_forms = list(forms)
+    listings: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in requested_forms]
+    if has_code(contender, requested_forms):
+        listings = _read(contender, requested_forms, bench, cancelled, with_needs=_compiled_at_calls(contender))
+    contender.listings = listings if requested_forms else None
 
 
 def has_code(contender: Contender, forms: Sequence[Form]) -> bool:
-    """Whether there is something to look at."""
+    """Whether there is anything to read."""
     return contender.was_compiled and (bool(forms) or _compiled_at_calls(contender))
 
 
 def _compiled_at_calls(contender: Contender) -> bool:
-    # By os.path: where the folder has been closed to us, there is none.
+    # os.path.isdir is false if the folder is no longer accessible to the referee.
     there = os.path.isdir(contender.folder / cache.FOLDER)
     return there and "variants" not in contender.facts
 
 
 def _read(
-    contender: Contender, wanted: list[Form], bench: Workbench, cancelled: Callable[[], bool], *, with_needs: bool
+    contender: Contender, forms: list[Form], bench: Workbench, cancelled: Callable[[], bool], *, with_needs: bool
 ) -> list[Listing | NoListing]:
     session = None
     try:
         session = bench.session(contender.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=cancelled)
-        told = session.code(wanted)
+        reply = session.code(forms)
     except (KernelFault, InfrastructureFault) as fault:
         late = isinstance(fault, KernelFault) and fault.status is Status.TIMEOUT
         reason = f"reading it took more than {READ_S:g} s" if late else f"reading it failed: {_plain(contender, fault)}"
-        return [NoListing(form, reason) for form in wanted]
+        return [NoListing(form, reason) for form in forms]
     finally:
         if session is not None:
             session.close()
-    if with_needs and told.kernels:
+    if with_needs and reply.kernels:
         kernels = contender.facts.get("kernels")
-        contender.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *told.kernels]
-    return _kept(contender, wanted, told.texts)
+        contender.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *reply.kernels]
+    return _packed(contender, forms, reply.texts)
 
 
-def _kept(contender: Contender, wanted: list[Form], told: list[CodeText | MissingText]) -> list[Listing | NoListing]:
-    kept: list[Listing | NoListing] = []
+def _packed(
+    contender: Contender, forms: list[Form], entries: list[CodeText | MissingText]
+) -> list[Listing | NoListing]:
+    listings: list[Listing | NoListing] = []
     names: set[str] = set()
-    left = MAX_KEPT_BYTES
-    for one in sorted((each for each in told if each.form in wanted), key=lambda each: wanted.index(each.form)):
-        kernel = _plain(contender, one.kernel)
-        if isinstance(one, MissingText):
-            kept.append(NoListing(one.form, _plain(contender, one.reason), kernel))
+    left = MAX_PACKED_BYTES
+    for entry in sorted((item for item in entries if item.form in forms), key=lambda item: forms.index(item.form)):
+        kernel = _plain(contender, entry.kernel)
+        if isinstance(entry, MissingText):
+            listings.append(NoListing(entry.form, _plain(contender, entry.reason), kernel))
             continue
-        text = _cleaned(contender, one.text)
+        text = _cleaned(contender, entry.text)
         packed = pack(text)
         if len(packed) > left:
-            told_why = (
-                f"the code of one kernel may take {MAX_KEPT_BYTES >> 20} MiB, compressed: ask for fewer artifacts"
+            reason = (
+                f"the code of one kernel may take {MAX_PACKED_BYTES >> 20} MiB, compressed: ask for fewer artifacts"
             )
-            kept.append(NoListing(one.form, told_why, kernel))
+            listings.append(NoListing(entry.form, reason, kernel))
             continue
         left -= len(packed)
-        name = _name(kernel, one.form, names)
+        name = _name(kernel, entry.form, names)
         names.add(name)
-        variant = _plain(contender, one.variant) if one.variant is not None else None
+        variant = _plain(contender, entry.variant) if entry.variant is not None else None
         size = len(text.encode(errors="replace"))
-        kept.append(Listing(name, kernel, one.form, size, packed, one.truncated, variant))
-    there = {one.format for one in kept}
-    return kept + [NoListing(form, _why_none(contender, form)) for form in wanted if form not in there]
+        listings.append(Listing(name, kernel, entry.form, size, packed, entry.truncated, variant))
+    covered = {entry.format for entry in listings}
+    return listings + [NoListing(form, _why_none(contender, form)) for form in forms if form not in covered]
 
 
-def _name(kernel: str, form: Form, taken: set[str]) -> str:
+def _name(kernel: str, form: Form, used: set[str]) -> str:
     stem = _IN_NO_NAME.sub("_", kernel)[:_NAME_CHARS].strip("._-") or "kernel"
-    numbered = (f"{stem}{f'-{number}' if number > 1 else ''}.{form}" for number in range(1, len(taken) + 2))
-    return next(name for name in numbered if name not in taken)
+    numbered = (f"{stem}{f'-{number}' if number > 1 else ''}.{form}" for number in range(1, len(used) + 2))
+    return next(name for name in numbered if name not in used)
 
 
 def _why_none(contender: Contender, form: Form) -> str:
-    """Of a form that nothing in the kernel's folder has."""
+    """Why the kernel's folder has no code of this form."""
     kernel_type, facts = contender.kernel.kernel_type, contender.facts
     if form.of_triton and kernel_type in (KernelType.CUDA, KernelType.TORCH_CUDA):
         return f"{form} is one of Triton's stages, and this is a kernel of type {kernel_type}: ask for ptx or sass"
     if facts.get("interpreted"):
         return "interpreted on a worker without a GPU, so never compiled: send it to one that has a GPU (`gpu`)"
     if contender.fault is not None:
-        return "nothing was compiled before the job ended, or what was lies elsewhere"
-    return (
-        f"its build and its calls have left no code of its own with {form}: what torch and its libraries bring along "
-        "is not told of"
-    )
+        return "nothing was compiled before the job ended, or its code is in another folder"
+    return f"its build and its calls left no code of its own with {form}; code of torch and its libraries is not listed"
 
 
 def _cleaned(contender: Contender, text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.told(text))
 
 
-def _plain(contender: Contender, told: Any) -> str:
-    """One short line."""
-    return " ".join(_cleaned(contender, str(told)).split())[:_TOLD_CHARS]
+def _plain(contender: Contender, value: Any) -> str:
+    """The text as one short line."""
+    return " ".join(_cleaned(contender, str(value)).split())[:_LINE_CHARS]

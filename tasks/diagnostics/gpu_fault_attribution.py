@@ -1,6 +1,6 @@
-"""Whether it was the card that failed: by the driver's reports, and by a runner of our own where a kernel says so.
+"""Attributes a failure to the card, by the driver's reports, or by a test runner if the failure looks like the card's.
 
-Reports come by NVML's events, which some containers do not have. There a failing card is an exception in the kernel.
+NVML's events bring the reports, but some containers lack them. A failing card is then an exception in the kernel.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tasks.runtime.worker_context import Workbench
 
 TEST_S = 60.0
 REPORT_S = 0.1
-"""A driver's report may come a moment after the kernel's failure."""
-OF_A_CARD = re.compile(
+"""Seconds to wait for the driver's report, which may come a moment after the kernel's failure."""
+CARD_ERROR = re.compile(
     r"uncorrectable|ECCUncorrectable|fallen off the bus|GPU[ _]is[ _]lost|busy or unavailable|Devices?_?Unavailable"
     r"|no CUDA-capable device|No CUDA GPUs are available|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver"
     r"|CUDA[^\n]{0,40}initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
@@ -29,39 +29,42 @@ OF_A_CARD = re.compile(
     r"|CUDA_ERROR_SYSTEM_NOT_READY|system not yet initialized|SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH",
     re.IGNORECASE,
 )
-"""What a wrong kernel on a sound card does not cause; a launch that failed and an illegal address are not among it.
+"""Errors that a wrong kernel on a sound card does not cause: failed launches and illegal addresses are not included.
 
-Looked for in a submission's own words: nothing in it may be of any length, or to look takes the square of theirs.
+The referee searches text of the submission. No part of the pattern may match without a length limit, because the
+search would then take quadratic time.
 """
-LOOKED_THROUGH = 1 << 15
-"""Characters at either end of each text: nobody is to wait for a mebibyte to be searched."""
+MAX_SEARCHED_CHARS = 1 << 15
+"""Characters searched at either end of each text, so that a long text does not delay the referee."""
 
-_FIRST, _LAST = slice(LOOKED_THROUGH), slice(-LOOKED_THROUGH, None)
+_FIRST, _LAST = slice(MAX_SEARCHED_CHARS), slice(-MAX_SEARCHED_CHARS, None)
 
 log = logging.getLogger(__name__)
 
 
-def reported(contenders: Iterable[Contender], bench: Workbench) -> list[CardError] | CardUnavailable:
-    """What the driver has said of the card since it was last asked; where a kernel has failed, within REPORT_S."""
+def new_card_errors(contenders: Iterable[Contender], bench: Workbench) -> list[CardError] | CardUnavailable:
+    """The driver's reports of card errors since the last call; waits up to REPORT_S for one if a kernel failed."""
     failed = any(contender.fault is not None for contender in contenders)
     return bench.card_errors.new(REPORT_S if failed else 0.0)
 
 
-def blame_reported(errors: list[CardError] | CardUnavailable | None) -> None:
-    """Raises InfrastructureFault where the card itself has failed: nothing that it did is a kernel's fault."""
-    if isinstance(errors, list) and (own := [error for error in errors if error.is_hardware_fault]):
-        raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
+def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) -> None:
+    """Raise InfrastructureFault if the card itself failed: no failure on it is a kernel's fault then."""
+    if isinstance(errors, list) and (card_faults := [error for error in errors if error.is_hardware_fault]):
+        raise InfrastructureFault(
+            "; ".join(f"the driver reported Xid {error.xid}: {error.meaning}" for error in card_faults)
+        )
 
 
-def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: Callable[[], bool]) -> None:
-    """Raises InfrastructureFault where a kernel failed as by a failing card, and a runner of our own fails too.
+def raise_tested_card_fault(contenders: Iterable[Contender], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+    """Raise InfrastructureFault if a kernel failed like on a failing card, and a runner without a submission fails too.
 
-    The text is the submission's own word, so that it never counts by itself. Needs the device's lease; ends the
-    contenders' runners where it tests, as they may hold all of the memory. Raises JobCancelled.
+    The failure's text comes from the submission, so it proves nothing by itself. The caller holds the device's lease.
+    The test ends the kernels' runners, because they may hold all device memory. Raises JobCancelled.
     """
     if not bench.device.is_cuda:
         return
-    suspects = [contender for contender in contenders if _names_a_card(contender)]
+    suspects = [contender for contender in contenders if _names_card_error(contender)]
     if not suspects:
         return
     for contender in contenders:
@@ -78,18 +81,20 @@ def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: C
             session.close()
     except KernelFault as fault:
         if fault.status is Status.OUT_OF_MEMORY:
-            return  # Somebody else holds it: that says nothing of the card.
+            return  # Another process holds the memory, which says nothing about the card.
         raise InfrastructureFault(f"the card fails in a runner without a submission too: {fault}") from fault
     finally:
         remove(folder)
-    log.info("the %s failed as by a failing card, which works in a runner of our own", suspects[0].role)
+    log.info(
+        "the %s failed like on a failing card, but the card works in a runner without a submission", suspects[0].role
+    )
 
 
-def _names_a_card(contender: Contender) -> bool:
-    """Also in what it printed: a library in C++ that throws aborts the process."""
+def _names_card_error(contender: Contender) -> bool:
+    """Whether the failure names a card error. Printed output counts: a C++ library that throws aborts the process."""
     fault = contender.fault
     if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):
         return False
     printed = contender.session.runner.output.text() if contender.session is not None else contender.output
-    ends = (text[place] for text in (fault.message, fault.log, printed) for place in (_FIRST, _LAST))
-    return any(OF_A_CARD.search(text) for text in ends)
+    ends = (text[part] for text in (fault.message, fault.log, printed) for part in (_FIRST, _LAST))
+    return any(CARD_ERROR.search(text) for text in ends)

@@ -1,4 +1,4 @@
-"""What the GPU's counters say of a job's kernels: each called once more beneath Nsight Compute, after its timing."""
+"""Reads hardware counters: calls each kernel of a job once more under Nsight Compute, after the timing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.result import CANDIDATE, first_line
 from profiling.ncu.csv_report import MAX_CHARS
 from profiling.ncu.metrics import BASIC, LAUNCHES, PRINTING, arguments, refused
 from profiling.ncu.report import described
-from tasks.diagnostics.tool_run import Inspection, NotInspected, clear_away, content, spent
+from tasks.diagnostics.tool_run import Inspection, NotInspected, read_output, remove_stale, seconds_since
 from tasks.node import tool_lookup
 from tasks.runtime.kernel_run import Contender
 
@@ -29,30 +29,35 @@ REFUSED = (
 INTO_FILE = ("/bin/sh", "-c", f'exec "$@" > {TABLE}', "sh")
 
 
-def look_at_counters(inspection: Inspection, asked: CounterRequest) -> dict[str, Any]:
-    """The answer's `device_metrics`. Raises JobCancelled."""
-    told: dict[str, Any] = {"level": asked.level.value, "metrics": list(asked.metrics)}
+def read_counters(inspection: Inspection, request: CounterRequest) -> dict[str, Any]:
+    """The report's `device_metrics`. Raises JobCancelled."""
+    answer: dict[str, Any] = {"level": request.level.value, "metrics": list(request.metrics)}
     tool = tool_lookup.ncu()
-    reason = inspection.why_not() or (NO_NCU if tool is None else None)
+    reason = inspection.unavailable_reason() or (NO_NCU if tool is None else None)
     if tool is None or reason is not None:
-        return {"status": "unavailable", "reason": reason, **told}
-    told["profiler"] = f"ncu {tool_lookup.version(tool)}"
+        return {"status": "unavailable", "reason": reason, **answer}
+    answer["profiler"] = f"ncu {tool_lookup.version(tool)}"
     flat: dict[str, Any] = {}
     for contender in reversed(inspection.contenders):
         started = time.monotonic()
         try:
-            side, flat[contender.role] = _measured(inspection, contender, tool, asked)
+            side, flat[contender.role] = _measure(inspection, contender, tool, request)
             side = {"status": "measured", **side}
         except NotInspected as why:
             side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_omitted": 0, "advice": []}
             contender.profile = contender.profile or NoListing(PROFILE, str(why))
-        told[contender.role] = {**side, "seconds": spent(started)}
-    candidate = told[CANDIDATE]
-    return {"status": candidate["status"], "reason": candidate["reason"], **told, **_as_originally(inspection, flat)}
+        answer[contender.role] = {**side, "seconds": seconds_since(started)}
+    candidate = answer[CANDIDATE]
+    return {
+        "status": candidate["status"],
+        "reason": candidate["reason"],
+        **answer,
+        **_under_original_names(inspection, flat),
+    }
 
 
-def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """By the names that the original service had, where it had them."""
+def _under_original_names(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The metrics under the names of the original service, as far as it had them."""
     owner, candidate = inspection.contenders[0], inspection.candidate
     named = {"original_device_metrics": flat.get(owner.role, {})}
     if owner is candidate:
@@ -60,51 +65,53 @@ def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> d
     return {**named, "custom_device_metrics": flat.get(candidate.role, {})}
 
 
-def _measured(
-    inspection: Inspection, contender: Contender, ncu: Path, asked: CounterRequest
+def _measure(
+    inspection: Inspection, contender: Contender, ncu: Path, request: CounterRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    clear_away(contender.folder, REPORT, TABLE)
-    until = time.monotonic() + asked.level.seconds
-    printed, failure = _counted(inspection, contender, ncu, asked, until)
-    # By a text that the submission has a part in, so that only what was asked for is believed to be unknown.
-    unknown = tuple(name for name in refused(printed) if name in (*asked.metrics, *BASIC))
-    if unknown:  # Nothing is counted then.
-        printed, failure = _counted(inspection, contender, ncu, asked, until, without=unknown)
+    remove_stale(contender.folder, REPORT, TABLE)
+    until = time.monotonic() + request.level.seconds
+    printed, failure = _run_ncu(inspection, contender, ncu, request, until)
+    # The submission can influence this text, so only requested metrics are accepted as unknown.
+    unknown = tuple(name for name in refused(printed) if name in (*request.metrics, *BASIC))
+    if unknown:  # An unknown metric makes ncu count nothing, so run it again without.
+        printed, failure = _run_ncu(inspection, contender, ncu, request, until, without=unknown)
     complaint = _complaint(printed)
     if complaint is not None and NO_PERMISSION in complaint:
         raise NotInspected(REFUSED)
-    report = content(contender.folder / REPORT, MAX_PROFILE_BYTES)
+    report = read_output(contender.folder / REPORT, MAX_PROFILE_BYTES)
     if failure is not None or report is None:
         raise NotInspected(complaint or failure or "the call launched no kernel, or the profiler saw none")
     contender.profile = ProfilerReport.of(report)
-    said = inspection.program(contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS)
-    table = (content(contender.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
+    printed_by_import = inspection.program(
+        contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS
+    )
+    table = (read_output(contender.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
     try:
-        side, flat = described(table, asked.metrics)
+        side, flat = described(table, request.metrics)
     except ValueError as error:
-        raise NotInspected(f"the profiler's report cannot be read: {_complaint(said) or error}") from error
-    most = LAUNCHES[asked.level]
-    told = f"of a call's launches the first {most} were counted" if side["launches"] >= most else None
-    return {**side, "reason": told, "rejected_metrics": list(unknown)}, flat
+        raise NotInspected(f"the profiler's report cannot be read: {_complaint(printed_by_import) or error}") from error
+    most = LAUNCHES[request.level]
+    note = f"of a call's launches the first {most} were counted" if side["launches"] >= most else None
+    return {**side, "reason": note, "rejected_metrics": list(unknown)}, flat
 
 
-def _counted(
+def _run_ncu(
     inspection: Inspection,
     contender: Contender,
     ncu: Path,
-    asked: CounterRequest,
+    request: CounterRequest,
     until: float,
     without: tuple[str, ...] = (),
 ) -> tuple[str, str | None]:
     tool = [
         *(str(ncu), "--profile-from-start", "off", "--target-processes", "application-only"),
         *("--export", EXPORT, "--force-overwrite"),
-        *arguments(asked.level, asked.metrics, without=without),
+        *arguments(request.level, request.metrics, without=without),
     ]
     return inspection.call(contender, tool, until - time.monotonic(), WARM_UP)
 
 
 def _complaint(printed: str) -> str | None:
-    """What the profiler itself says went wrong."""
+    """The profiler's own error message, if it printed one."""
     line = next((line for line in printed.splitlines() if line.startswith("==ERROR==")), None)
     return first_line(line) if line is not None else None

@@ -1,4 +1,4 @@
-"""Whose the device's memory was where a reference found none left."""
+"""Attributes a reference's lack of device memory to the candidate, if the candidate held the memory."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from domain.result import Status
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 
-MOST = 0.5
-"""Of the device's memory: who holds no more of it leaves a reference enough."""
+MAX_HELD_SHARE = 0.5
+"""Share of the device's memory: a candidate that holds no more of it leaves the reference enough."""
 
 
-def blame_for_memory(contenders: Sequence[Contender], bench: Workbench) -> None:
-    """Has the candidate be out of memory, not its reference, where it held most of the device's, and more than that.
+def attribute_memory_fault(contenders: Sequence[Contender], bench: Workbench) -> None:
+    """Move an out-of-memory fault from the reference to the candidate, if that held most of the device's memory.
 
-    By no process's own word: each is ended, and what is free then and was not before is what it held.
+    It must also have held more than the reference. No process reports this itself: the referee ends each runner and
+    measures how much memory becomes free.
     """
     reference, candidate = contenders[0], contenders[-1]
     fault = reference.fault
     if reference is candidate or fault is None or fault.status is not Status.OUT_OF_MEMORY or not bench.device.is_cuda:
         return
-    theirs, ours = _held(candidate, bench), _held(reference, bench)
-    if theirs > max(ours, MOST * bench.device.memory):
-        told = f"this kernel held {theirs >> 20} MiB of the device's memory, and its reference found too little left"
-        reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, told)
+    candidate_bytes, reference_bytes = _end_and_measure(candidate, bench), _end_and_measure(reference, bench)
+    if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * bench.device.memory):
+        mib = candidate_bytes >> 20
+        message = f"this kernel held {mib} MiB of the device's memory, and its reference found too little left"
+        reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, message)
 
 
-def _held(contender: Contender, bench: Workbench) -> int:
+def _end_and_measure(contender: Contender, bench: Workbench) -> int:
     before = bench.device.free
     contender.close()
     return bench.device.free - before

@@ -1,6 +1,6 @@
-"""What is asked of the runners when the verdict and the time stand: for information, and for flags beside the time.
+"""Requests to the runners after verdict and time are final: for information, and for flags beside the time.
 
-Nothing that a runner does here, its own death included, changes anything that was found before.
+Nothing that a runner does here changes an earlier result, not even its death.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from profiling.roofline.intensity import Work
 from profiling.roofline.limits import too_few_operations
 from sandbox.supervisor.session import Session
 from tasks.correctness.input_batches import Arguments
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Contender
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
-"""A time is flagged under an eighth of the operations at more than the card's rate, and the reference cannot be faster
-than that rate: no smaller speed-up can be flagged, and counting holds the device."""
+"""Speed-up above which operations are counted. A time is flagged if it is under an eighth of what the operations take
+at the card's rate. As the reference cannot exceed that rate, no smaller speed-up can be flagged. Counting holds the
+device."""
 PROFILE_S = 15.0
-"""The profiler's first start in a process takes a second or more; past this it is stopped, with the process."""
+"""Maximum seconds of a profiled call. The profiler's first start in a process takes a second or more."""
 MAX_REASON = 512
 MAX_BUILT_FILES = 64
 MAX_BUILT_BYTES = 64 << 20
 BUILT = ("*.cubin", "ext/**/*.so")
-"""Where a build leaves device code: `backends.cuda.backend` and `backends.extensions.jit_build`."""
+"""Patterns of files with device code that `backends.cuda.backend` and `backends.extensions.jit_build` leave."""
 
 NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not known: counting it failed ({why})"
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool) -> None:
-    """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where known."""
-    ceilings = rounds.bench.ceilings()
+def measure_work(contenders: list[Contender], trials: Trials, *, counting: bool) -> None:
+    """Record the bytes that a call moves and, with `counting`, its operations, to place it under the card's peaks."""
+    ceilings = trials.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
     if not timed or ceilings == UNKNOWN:
         return
-    flops = _operations(timed, contenders[0], rounds, ceilings) if counting else None
+    flops = _operations(timed, contenders[0], trials, ceilings) if counting else None
     for contender, _ in timed:
-        contender.work = Work(rounds.tensor_bytes(contender), flops, ceilings)
+        contender.work = Work(trials.tensor_bytes(contender), flops, ceilings)
 
 
 def _operations(
-    timed: list[tuple[Contender, Timing]], owner: Contender, rounds: Rounds, ceilings: Ceilings
+    timed: list[tuple[Contender, Timing]], owner: Contender, trials: Trials, ceilings: Ceilings
 ) -> dict[str, float] | None:
-    """Those of the reference (where there is none, of the kernel); every time too short for them is flagged.
+    """Operations of a call of the reference (or of the kernel, without one); flags every time too short for them.
 
-    Known only where that is made of torch's operators, whose counter it asks.
+    Known only for sources made of torch's operators, which torch's own counter counts.
     """
     if owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
         return None
     try:
-        flops = _hurried(owner.session, OPERATIONS_S, rounds.deadline).flops(rounds.example[owner.role])
+        flops = _limited(owner.session, OPERATIONS_S, trials.deadline).flops(trials.example[owner.role])
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
@@ -81,24 +82,24 @@ def _operations(
     return flops
 
 
-def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
-    """One profiled call of each, the last thing that its runner is asked. What is odd about it is flagged."""
+def trace_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
+    """Profile one call of each kernel, as the last request to its runner; flag what is suspicious about it."""
     for contender in contenders:
         if contender.session is None:
             continue
         try:
-            trace = _hurried(contender.session, PROFILE_S, deadline).profile(example[contender.role])
+            trace = _limited(contender.session, PROFILE_S, deadline).profile(example[contender.role])
         except KernelFault as fault:
             contender.launches = unavailable(_reason(fault, contender.folder))
             continue
         finally:
-            contender.close()  # Nobody is left who could change its files while they are read.
+            contender.close()  # Its files are read next, so no process may be left that could change them.
         contender.launches = described(trace, contender.kernel, _built_into(contender.folder))
         if contender.timing is not None:
             contender.timing.flags.extend(map(Flag.from_dict, contender.launches["flags"]))
 
 
-def _hurried(session: Session, seconds: float, deadline: float) -> Session:
+def _limited(session: Session, seconds: float, deadline: float) -> Session:
     session.set_deadline(min(deadline, time.monotonic() + seconds))
     return session
 
@@ -110,7 +111,7 @@ def _reason(fault: KernelFault, folder: Path) -> str:
 
 
 def _built_into(folder: Path) -> Callable[[str], bool]:
-    """Whether a part of a symbol's name occurs in what the submission was built to. Read as bytes, never loaded."""
+    """A predicate for symbol names: whether the built files contain that part of a name. Reads bytes, loads nothing."""
     code, left = [], MAX_BUILT_BYTES
     for path in islice((path for pattern in BUILT for path in folder.glob(pattern)), MAX_BUILT_FILES):
         if path.is_symlink() or not path.is_file():

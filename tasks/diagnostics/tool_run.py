@@ -1,7 +1,7 @@
-"""A kernel called once more, in a fresh process beneath a tool that looks into it, when verdict and time stand.
+"""Runs a kernel once more in a fresh process under an inspection tool, after verdict and time are final.
 
-Tool and kernel are one stranger (`sandbox.runner.tool_entry`): what the tool writes is by the submission's own word,
-and nothing of it changes what was found before.
+Tool and kernel are one untrusted process (`sandbox.runner.tool_entry`): the submission controls what the tool writes,
+so nothing of it changes an earlier result.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HANGS = "the kernel did not come to an end in its time, and a tool makes it slow
 
 
 class NotInspected(Exception):
-    """There is nothing to tell, and why."""
+    """The tool could not inspect the kernel; the message is the reason."""
 
 
 class Inspection:
-    """Of one job's contenders. `example` are a call's arguments by role, `weights` what both were given."""
+    """Inspects the kernels of one job. `example` has a call's arguments by role, `weights` the shared weights."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Inspection:
         self._seed = seed
         self._cancelled = cancelled
 
-    def why_not(self) -> str | None:
-        """What keeps tools from looking into kernels on this worker; None where nothing does."""
+    def unavailable_reason(self) -> str | None:
+        """Why tools cannot inspect kernels on this worker; None if they can."""
         if not self.bench.device.is_cuda:
             return NO_GPU
         try:
@@ -68,7 +68,7 @@ class Inspection:
             return f"the tool's process could not be started: {fault}"
 
     def call(self, contender: Contender, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
-        """One call beneath that tool: what both printed, and how the kernel failed, if it did.
+        """Call the kernel once under that tool; returns the printed output, and how the kernel failed, if it did.
 
         Raises NotInspected, JobCancelled.
         """
@@ -81,25 +81,25 @@ class Inspection:
         with self._session(contender, [*tool, *RUNNER], seconds) as session:
             fault = self._call(session, contender, warm_up)
             if fault is not None and fault.status is Status.TIMEOUT:
-                raise NotInspected(_late(seconds))
-            _ended(session, seconds)
+                raise NotInspected(_timeout_message(seconds))
+            _wait_for_end(session, seconds)
         failure = first_line(contender.told(fault.message)) if fault is not None else None
         return contender.told(session.runner.output.text()), failure
 
     def program(self, contender: Contender, command: Sequence[str], seconds: float) -> str:
-        """What a program prints that reads what is in the contender's folder, as confined as a builder.
+        """Run a program that reads the kernel's folder, sandboxed like a builder; returns its printed output.
 
         Raises NotInspected, JobCancelled.
         """
         with self._session(contender, command, seconds, gpu=False) as session:
-            _ended(session, seconds)
+            _wait_for_end(session, seconds)
         return contender.told(session.runner.output.text())
 
     def _call(self, session: Session, contender: Contender, warm_up: int) -> KernelFault | None:
         try:
             reference = self.contenders[0]
-            given = reference.loaded.init if contender is not reference and reference.loaded is not None else None
-            session.load(contender.kernel, contender.artifact, given, self._seed)
+            init_args = reference.loaded.init if contender is not reference and reference.loaded is not None else None
+            session.load(contender.kernel, contender.artifact, init_args, self._seed)
             if self._weights and contender is not reference:
                 session.load_state(self._weights)
             session.inspect(self._example[contender.role], warm_up)
@@ -125,21 +125,21 @@ class Inspection:
             raise NotInspected(f"the tool did not start the kernel, or was ended: {printed or fault}") from fault
 
 
-def _ended(session: Session, seconds: float) -> None:
+def _wait_for_end(session: Session, seconds: float) -> None:
     try:
         session.runner.close_and_wait()
     except KernelFault as fault:
-        raise NotInspected(_late(seconds) if fault.status is Status.TIMEOUT else fault.message) from fault
+        raise NotInspected(_timeout_message(seconds) if fault.status is Status.TIMEOUT else fault.message) from fault
 
 
-def _late(seconds: float) -> str:
+def _timeout_message(seconds: float) -> str:
     return f"it was stopped after {max(seconds, 0.0):.3g} s: give it less work a call, or launch fewer kernels"
 
 
-def content(path: Path, most: int) -> bytes | None:
-    """What a stranger's file has, when nobody is left who could change it; None where there is no plain one of its own.
+def read_output(path: Path, limit: int) -> bytes | None:
+    """The bytes of a file that an untrusted process wrote, after all processes that could change it have ended.
 
-    Raises NotInspected where it has more than `most` bytes.
+    None if it is no plain file of that process' own. Raises NotInspected if it has more than `limit` bytes.
     """
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -147,24 +147,24 @@ def content(path: Path, most: int) -> bytes | None:
         return None
     try:
         status = os.fstat(opened)
-        of_its_own = status.st_nlink == 1 and status.st_uid == path.parent.stat().st_uid
-        if not stat.S_ISREG(status.st_mode) or not of_its_own:
+        is_private = status.st_nlink == 1 and status.st_uid == path.parent.stat().st_uid
+        if not stat.S_ISREG(status.st_mode) or not is_private:
             return None
-        if status.st_size > most:
-            raise NotInspected(f"the tool's report has {status.st_size >> 20} MiB, and {most >> 20} MiB are read")
+        if status.st_size > limit:
+            raise NotInspected(f"the tool's report has {status.st_size >> 20} MiB, and {limit >> 20} MiB are read")
         with os.fdopen(opened, "rb", closefd=False) as file:
-            return file.read(most)
+            return file.read(limit)
     finally:
         os.close(opened)
 
 
-def clear_away(folder: Path, *names: str) -> None:
-    """What a tool is about to write: that a submission left something there is not to be taken for a report."""
+def remove_stale(folder: Path, *names: str) -> None:
+    """Remove the files that a tool will write, so that a file of the submission cannot pass as its report."""
     for name in names:
         if os.path.lexists(folder / name):
             remove(folder / name)
 
 
-def spent(since: float) -> float:
-    """Seconds since then, by time.monotonic(), for people."""
+def seconds_since(since: float) -> float:
+    """Seconds since that time.monotonic(), rounded for display."""
     return round(time.monotonic() - since, 3)

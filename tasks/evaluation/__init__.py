@@ -1,1 +1,1 @@
-"""The Celery task of one job: the pipeline of its stages, and what watches over an attempt."""
+"""The Celery task of one job: the pipeline of its stages, and the monitor of an attempt."""

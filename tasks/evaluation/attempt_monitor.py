@@ -1,4 +1,4 @@
-"""What connects a job under work with its record: a thread, so that a Redis that is away never stops the pipeline."""
+"""The monitor of a running job: a thread updates the job's record, so an outage of Redis never stops the job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from redis.exceptions import RedisError
 
 from domain.fault import JobCancelled
 from domain.job import Stage
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.log_config import note
 
 PULSE_S = 0.2
 SLACK_S = 60.0
-"""What a job may take beyond its own time: starting a zygote, calibrating, cleaning up."""
+"""Maximum seconds of a job beyond its own time: starting a zygote, calibrating, cleaning up."""
 
 STUCK_EXIT = 70
 
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 
 class Superseded(Exception):
-    """This attempt no longer holds its job: it was given up for dead, or the job has ended."""
+    """This attempt no longer owns its job: the reconciler gave it up, or the job has ended."""
 
 
-class Watch:
-    """Beside one attempt: reports its stages, says that it is alive, hears whether to stop, and ends it if it hangs.
+class AttemptMonitor:
+    """Runs beside one attempt: reports its stages, sends pulses, learns of a cancellation, and ends a hung process.
 
-    A job has `seconds` for building and running, plus SLACK_S, waiting for the device aside. A referee over it is
-    stuck through a fault of ours; its process exits, and the job is queued again by whoever notices.
+    A job has `seconds` for building and running, plus SLACK_S, without its wait for the device. A referee that exceeds
+    them is stuck through a fault of the service: its process exits, and the worker or the reconciler requeues the job.
     """
 
-    def __init__(self, records: JobRecords, job_id: str, attempt: int, seconds: float) -> None:
+    def __init__(self, records: JobStore, job_id: str, attempt: int, seconds: float) -> None:
         self._records = records
         self._job_id = job_id
         self._attempt = attempt
@@ -52,7 +52,7 @@ class Watch:
         self._cancel = Event()
         self._lost = Event()
         self._reachable = True
-        # In a copy of the context: lines of the thread say which job they are about, and in which stage.
+        # A copy of the context: log lines of the thread then name the job and its stage.
         self._thread = Thread(
             target=contextvars.copy_context().run, args=(self._run,), name=f"watch {job_id}", daemon=True
         )
@@ -69,7 +69,7 @@ class Watch:
         self._thread.join()
 
     def progress(self, stage: Stage) -> None:
-        """Enter a stage. Raises JobCancelled or Superseded when the job is to stop."""
+        """Enter a stage. Raises JobCancelled or Superseded if the job must stop."""
         note(stage=stage.value)
         with self._lock:
             self._waiting = stage is Stage.WAIT_FOR_DEVICE
@@ -81,18 +81,18 @@ class Watch:
         if self._cancel.is_set():
             raise JobCancelled(f"job {self._job_id} was cancelled")
 
-    def so_far(self, right: bool) -> None:
-        """Whether the candidate is right as far as it was compared; shown with the stage that the job is in."""
+    def on_interim_result(self, interim_correct: bool) -> None:
+        """Report the interim verdict of the candidate; it is stored with the current stage."""
         with self._lock:
-            self._stages.append((self._stage, right, time.monotonic()))
+            self._stages.append((self._stage, interim_correct, time.monotonic()))
         self._wake.set()
 
-    def report_rest(self, records: JobRecords) -> None:
-        """After the block: the stages that could not be reported while Redis was away, through a patient connection."""
+    def report_pending_stages(self, records: JobStore) -> None:
+        """After the block: report the stages that an outage of Redis held back, through a patient connection."""
         self._report_stages(records)
 
     def cancelled(self) -> bool:
-        """Whether the job is to stop, for whichever reason."""
+        """Whether the job must stop, for any reason."""
         return self._cancel.is_set() or self._lost.is_set()
 
     def _run(self) -> None:
@@ -100,7 +100,7 @@ class Watch:
         while not self._over.is_set():
             self._wake.wait(PULSE_S)
             self._wake.clear()
-            self._talk()
+            self._exchange()
             now = time.monotonic()
             with self._lock:
                 self._allowance -= 0 if self._waiting else now - before
@@ -108,22 +108,22 @@ class Watch:
             if self._allowance < 0:
                 log.critical("job %s hangs in attempt %d; ending this process", self._job_id, self._attempt)
                 os._exit(STUCK_EXIT)
-        # What was entered at the very end.
-        self._talk()
+        # The stages that the job entered at the very end.
+        self._exchange()
 
-    def _talk(self) -> None:
+    def _exchange(self) -> None:
         try:
             self._report_stages(self._records)
             answer = self._records.pulse(self._job_id, self._attempt)
         except RedisError as error:
             if self._reachable:
-                log.warning("job %s goes on without its record, trying on: %s", self._job_id, error)
+                log.warning("job %s continues without its record, retrying: %s", self._job_id, error)
             self._reachable = False
             return
         except Exception:
-            # A thread that ended here would leave the attempt without a sign of life, and without an end if it hangs.
+            # If this thread ended here, the attempt would send no more pulses, and a hang would not be noticed.
             if self._reachable:
-                log.exception("job %s goes on without its record, trying on", self._job_id)
+                log.exception("job %s continues without its record, retrying", self._job_id)
             self._reachable = False
             return
         self._reachable = True
@@ -132,11 +132,11 @@ class Watch:
         elif answer == "cancel":
             self._cancel.set()
 
-    def _report_stages(self, records: JobRecords) -> None:
+    def _report_stages(self, records: JobStore) -> None:
         while self._stages:
-            stage, right, since = self._stages[0]
+            stage, interim_correct, since = self._stages[0]
             ago = time.monotonic() - since
-            if not records.advance(self._job_id, self._attempt, stage, ago=ago, right=right):
+            if not records.enter_stage(self._job_id, self._attempt, stage, ago=ago, interim_correct=interim_correct):
                 self._lost.set()
                 return
             self._stages.popleft()

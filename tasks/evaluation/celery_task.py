@@ -1,4 +1,4 @@
-"""The Celery task `evaluate`: claim a job, run the pipeline, write the one end that it has."""
+"""The Celery task `evaluate`: claims a job, runs the pipeline and writes the job's one end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
 from tasks.app import app
-from tasks.evaluation.attempt_monitor import Superseded, Watch
+from tasks.evaluation.attempt_monitor import AttemptMonitor, Superseded
 from tasks.evaluation.shared_counters import board
 from tasks.jobs.admission import Limits
 from tasks.jobs.artifact_store import fitting
-from tasks.jobs.flower_events import stage_events
+from tasks.jobs.flower_events import stage_event_sender
 from tasks.jobs.job_queue import Claim, Message
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import TASK, publish_again, publish_more
 from tasks.node import device_info
 from tasks.node.log_config import about
@@ -34,48 +34,48 @@ log = logging.getLogger(__name__)
 
 
 class DeviceLost(Exception):
-    """This process can no longer use its device, and no other job can be judged in it."""
+    """This process can no longer use its device, so it can evaluate no further job."""
 
 
 def evaluate(task: Any, *_: Any) -> str:
-    """The task. Its message names no job: the one that is first in line is begun (`tasks/jobs/job_queue.py`).
+    """Run the first queued job. The message names no job: the claim decides which one runs (`tasks/jobs/job_queue.py`).
 
-    Returns the verdict, or in a word what became of the attempt: for Flower, nobody else is told.
+    Returns the verdict, or one word for another end of the attempt. Only Flower shows it.
     """
-    # What is in a message of an earlier version is not looked at.
+    # The arguments of a message from an earlier version are ignored.
     message = Message(task.request.id, task.request.delivery_info["routing_key"])
-    show = partial(stage_events().tell, task)
+    show = partial(stage_event_sender().report, task)
     verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
     if verdict != NO_JOB:
-        _get_ready()
+        _prepare_next_job()
     return verdict
 
 
 def execute(
-    records: JobRecords,
-    pulse: JobRecords,
+    records: JobStore,
+    pulse: JobStore,
     message: Message,
     worker: str,
     pipeline: Pipeline,
     show: Callable[[Claim, Stage], None] = lambda claim, stage: None,
 ) -> str:
-    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, as it speaks again anyway.
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, because pulses repeat anyway.
 
-    `show` is called with what was begun, and each stage that it enters.
+    `show` is called with the claim and every stage that the job enters.
     """
-    claim = records.claim(worker, own_model(), message)
+    claim = records.claim(worker, device_model(), message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
         return NO_JOB
-    if claim.lacking is not None:
-        publish_more(claim.lacking)
+    if claim.queue_to_wake is not None:
+        publish_more(claim.queue_to_wake)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
         return _attempt(records, pulse, claim, pipeline, show)
 
 
 def _attempt(
-    records: JobRecords,
-    pulse: JobRecords,
+    records: JobStore,
+    pulse: JobStore,
     claim: Claim,
     pipeline: Pipeline,
     show: Callable[[Claim, Stage], None],
@@ -84,18 +84,18 @@ def _attempt(
 
     def enter(stage: Stage) -> None:
         show(claim, stage)
-        watch.progress(stage)
+        monitor.progress(stage)
         log.info("job %s: %s", job_id, stage)
 
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:
-        with Watch(pulse, job_id, attempt, allowance(claim.request)) as watch:
-            report = pipeline(claim.request, enter, watch.cancelled, watch.so_far)
-        watch.report_rest(records)
+        with AttemptMonitor(pulse, job_id, attempt, allowance(claim.request)) as monitor:
+            report = pipeline(claim.request, enter, monitor.cancelled, monitor.on_interim_result)
+        monitor.report_pending_stages(records)
         if report.texts:
             report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
         records.complete(job_id, attempt, report.body(job_id), report.texts)
-        # The verdict and no more: what a kernel's fault says may quote its source.
+        # Only the verdict is logged: the message of a kernel's fault may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""
         log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)
         return report.outcome.status.value
@@ -107,35 +107,35 @@ def _attempt(
         return "given up"
     except DeviceLost as fault:
         log.critical("job %s: attempt %d: %s; ending this process", job_id, attempt, fault)
-        try_again(records, job_id, attempt, str(fault))
+        requeue_or_end(records, job_id, attempt, str(fault))
         os._exit(LOST_EXIT)
     except Exception as fault:
-        # Kernels' faults are in the report, so this one is ours, whatever it is.
-        known = isinstance(fault, InfrastructureFault)
-        log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if known else fault)
-        reason = str(fault) if known else f"{type(fault).__name__}: {fault}"
-        try_again(records, job_id, attempt, reason, proven=not isinstance(fault, Unproven))
+        # The report contains the kernels' faults, so this exception is a fault of the service.
+        is_infrastructure_fault = isinstance(fault, InfrastructureFault)
+        log.error("job %s: attempt %d failed", job_id, attempt, exc_info=None if is_infrastructure_fault else fault)
+        reason = str(fault) if is_infrastructure_fault else f"{type(fault).__name__}: {fault}"
+        requeue_or_end(records, job_id, attempt, reason, proven=not isinstance(fault, Unproven))
         return "failed"
 
 
 def allowance(request: Request) -> float:
-    """The seconds that a job of this request may take, waiting for the device aside.
+    """Maximum seconds of a job of this request, without its wait for the device.
 
-    As long as it may build it may also wait for others that build the same.
+    The build time counts twice: a job may also wait for another job that builds the same kernel.
     """
     return 2 * request.build_seconds + request.timeout + request.inspection_seconds
 
 
-def try_again(records: JobRecords, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:
-    """Queue the job for another worker, or end it when it has had its attempts. `proven` as in `JobRecords.requeue`."""
-    line = records.requeue(job_id, attempt, reason, proven=proven)
-    if line is not None:
-        publish_again(line, job_id, attempt + 1)
+def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:
+    """Queue the job for another worker, or end it after its last attempt. `proven` as in `JobStore.requeue`."""
+    queue = records.requeue(job_id, attempt, reason, proven=proven)
+    if queue is not None:
+        publish_again(queue, job_id, attempt + 1)
 
 
 @cache
-def own_model() -> str:
-    """The model of this process's device, by which requests name it."""
+def device_model() -> str:
+    """The model of this process's device, as requests name it."""
     return device_info.detect().model
 
 
@@ -143,14 +143,14 @@ def run_pipeline(
     request: Request,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
-    so_far: Callable[[bool], None],
+    on_interim_result: Callable[[bool], None],
 ) -> Report:
-    """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
+    """Run the pipeline in this process. Imported here, because it loads torch, which only pool children may load."""
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import workbench
 
     try:
-        return run(request, workbench(), progress, cancelled, so_far)
+        return run(request, workbench(), progress, cancelled, on_interim_result)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:
@@ -159,27 +159,27 @@ def run_pipeline(
         raise
 
 
-def _get_ready() -> None:
-    """What the next job would have to wait for, once this one's end is told."""
+def _prepare_next_job() -> None:
+    """Prepare runners for the next job, after the end of this one is recorded."""
     from tasks.runtime.worker_context import workbench
 
     try:
         workbench().stock_up()
         board.write(workbench().standbys_ready)
     except Exception:
-        log.exception("not ready ahead of the next job, which does itself what is missing")
+        log.exception("preparing the next job failed; the next job prepares what is missing itself")
 
 
 @cache
-def patient_records() -> JobRecords:
-    """This process's records, through a connection that outlasts a restart of Redis."""
-    return JobRecords(connect(patient=True), settings().job_ttl)
+def patient_records() -> JobStore:
+    """Job records over a connection that outlasts a restart of Redis; one per process."""
+    return JobStore(connect(patient=True), settings().job_ttl)
 
 
 @cache
-def prompt_records() -> JobRecords:
-    """This process's records, through a connection that gives up quickly."""
-    return JobRecords(connect(), settings().job_ttl)
+def prompt_records() -> JobStore:
+    """Job records over a connection that gives up quickly; one per process."""
+    return JobStore(connect(), settings().job_ttl)
 
 
 app.task(name=TASK, bind=True)(evaluate)

@@ -1,6 +1,6 @@
-"""A job judged in several processes, one after the other: what a kernel takes differs from each to the next (ADR 38).
+"""Evaluates a job in several processes, one after the other: a kernel's time differs between processes (ADR 38).
 
-In each the job is judged in full, on inputs of its own. A kernel that is wrong in one of them is wrong.
+Each process evaluates the job in full, on inputs of its own. A kernel that is wrong in one of them is wrong.
 """
 
 from __future__ import annotations
@@ -21,55 +21,54 @@ from profiling.stats.stopping_rule import Stop
 from tasks.runtime.build_stage import OFF
 from tasks.runtime.stream_isolation import Queues, chosen, judged
 
-TIMES_AS_LONG = 3.0
-"""As the longest of the processes so far has taken, has to be left of the job's time for one more: what takes even
-longer does so by its own doing."""
+TIME_RESERVE_FACTOR = 3.0
+"""One more process starts only if this many times the duration of the longest one is left of the job's time. A kernel
+that takes even longer does so by its own doing."""
 RESERVE_S = 1.0
 DEVICE_S, FEWEST_PAIRS = 1.9, 3
-"""For so many seconds a comparison may judge on the device, which with the end of its runners is 2 s, as far as that is
-known when one more pair of processes is due, from so many pairs on: these find 97 % of twins that take 2 % longer where
-four find 99.8 (docs/adr/0038)."""
+"""Device seconds after which a comparison starts no more pairs of processes, and the minimum number of pairs. With the
+end of its runners that is 2 s. Three pairs find 97 % of twins that take 2 % longer, four 99.8 % (docs/adr/0038)."""
 IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: the interval is wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
 
-def judged_in_processes(run: Callable[[Request, Queues], Report], request: Request) -> Report:
-    """What `run` gives for as many processes as the request is due, each time anew from its builds on, put together.
+def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Request) -> Report:
+    """Call `run` for as many processes as the request is due, each time with new builds, and merge the reports.
 
-    What is asked for beside the verdict and the times is done in the first alone. Answers are tried otherwise in that
-    and in one more.
+    Only the first process does what the request asks for beside verdict and times. The first and one more process run
+    the robustness checks.
     """
     report, queues = judged(partial(run, request), chosen(request.kernels.values()))
     reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
-    # A kernel that is right on other inputs in the first process only must not know in which they come again.
+    # The second process is random: a kernel must not know in which process the check's inputs come again.
     fewest = request.processes if request.reference is None else min(request.processes, FEWEST_PAIRS)
     tries_again = 1 + secrets.randbelow(max(fewest - 1, 1))
-    while len(reports) < request.processes and _timed(report):
-        if not _in_time(reports, request):
-            return _with_flag(_together(reports), _in_fewer(len(reports), request.processes))
-        if request.reference is not None and _has_cost_enough(reports):
-            return _stopped_by_device_time(_together(reports))
+    while len(reports) < request.processes and _is_timed(report):
+        if not _time_left_for_another(reports, request):
+            return _with_flag(_merge(reports), _in_fewer(len(reports), request.processes))
+        if request.reference is not None and _device_time_used(reports):
+            return _stopped_by_device_time(_merge(reports))
         held_s = report.environment["device_seconds"]
         queues = replace(queues, spent_s=report.spent_s, held_s=held_s, settled=True)
         report, queues = judged(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
         reports.append(report)
-    return _together(reports)
+    return _merge(reports)
 
 
-def _in_time(reports: Sequence[Report], request: Request) -> bool:
-    """Whether the job's time allows one more, by what those so far have taken."""
+def _time_left_for_another(reports: Sequence[Report], request: Request) -> bool:
+    """Whether the job's time allows one more process, judged by the durations of the previous ones."""
     spent = [0.0, *(report.spent_s for report in reports)]
     longest_s = max(after - before for before, after in pairwise(spent))
     to_run_s = request.timeout - spent[-1] - RESERVE_S
     to_build_s = request.build_seconds - sum(report.built_s for report in reports)
-    return to_run_s >= TIMES_AS_LONG * longest_s and to_build_s >= TIMES_AS_LONG * _next_build_s(reports)
+    return to_run_s >= TIME_RESERVE_FACTOR * longest_s and to_build_s >= TIME_RESERVE_FACTOR * _next_build_s(reports)
 
 
-def _has_cost_enough(reports: Sequence[Report]) -> bool:
-    """Whether one more pair would hold the device for longer than a comparison may, by the longest but the first.
+def _device_time_used(reports: Sequence[Report]) -> bool:
+    """Whether one more pair could exceed the device time of a comparison, judged by the longest pair but the first.
 
-    Without what tools took in that, and what was waited for others.
+    The durations exclude the tools of the first pair and waiting for other jobs.
     """
     if len(reports) < FEWEST_PAIRS:
         return False
@@ -78,33 +77,33 @@ def _has_cost_enough(reports: Sequence[Report]) -> bool:
 
 
 def _next_build_s(reports: Sequence[Report]) -> float:
-    """What building once more may take: nothing worth mention where the first build is kept, as one does that is."""
+    """Estimated seconds of another build: about zero if the build cache holds the first build."""
     sides = [side for side in (reports[0].outcome, reports[0].reference) if side is not None]
-    kept = all(side.build.get("compile_cache") != OFF and not side.build.get("deferred") for side in sides)
-    return 0.0 if kept and len(reports) == 1 else reports[-1].built_s
+    is_cached = all(side.build.get("compile_cache") != OFF and not side.build.get("deferred") for side in sides)
+    return 0.0 if is_cached and len(reports) == 1 else reports[-1].built_s
 
 
-def _timed(report: Report) -> bool:
+def _is_timed(report: Report) -> bool:
     sides = [report.outcome] if report.reference is None else [report.reference, report.outcome]
     return all(side.status is Status.PASSED and side.timing is not None for side in sides)
 
 
-def _together(reports: Sequence[Report]) -> Report:
-    """One report; the last one's verdict, where the kernel did not pass there."""
+def _merge(reports: Sequence[Report]) -> Report:
+    """Merge the reports. The verdict is that of the last process if the kernel did not pass there."""
     first, last = reports[0], reports[-1]
     if len(reports) == 1:
         return first
-    of_all: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
-    of_all |= {"window_seconds": sum(report.environment.get("window_seconds", 0.0) for report in reports)}
-    found = [report.environment.get("gpu_errors") for report in reports]
-    if all(isinstance(errors, list) for errors in found):
-        of_all["gpu_errors"] = [error for errors in found for error in errors or ()]
-    if not _timed(last):
+    merged_environment: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
+    merged_environment |= {"window_seconds": sum(report.environment.get("window_seconds", 0.0) for report in reports)}
+    card_errors = [report.environment.get("gpu_errors") for report in reports]
+    if all(isinstance(errors, list) for errors in card_errors):
+        merged_environment["gpu_errors"] = [error for errors in card_errors for error in errors or ()]
+    if not _is_timed(last):
         return replace(
             last,
             outcome=_failed(last.outcome, first.outcome, len(reports) - 1),
             device_metrics=first.device_metrics,
-            environment=last.environment | of_all,
+            environment=last.environment | merged_environment,
         )
     outcomes = [report.outcome for report in reports]
     references = [report.reference for report in reports if report.reference is not None]
@@ -114,7 +113,7 @@ def _together(reports: Sequence[Report]) -> Report:
         outcome=_pooled(outcomes),
         reference=_pooled(references) if references else None,
         speedup=pooled_speedup(ratios, _timings(references), _timings(outcomes)) if references else None,
-        environment=first.environment | of_all,
+        environment=first.environment | merged_environment,
     )
 
 
@@ -123,11 +122,11 @@ def _timings(outcomes: Sequence[Outcome]) -> list[Timing]:
 
 
 def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:
-    """What it did in the last process, with what only the first was asked for."""
-    told = ELSEWHERE.format(message=outcome.message, done=before) if outcome.message else None
+    """The outcome of the last process, with the extras that only the first process produced."""
+    message = ELSEWHERE.format(message=outcome.message, done=before) if outcome.message else None
     return replace(
         outcome,
-        message=told,
+        message=message,
         launches=first.launches,
         listings=first.listings,
         profile=first.profile,
@@ -136,7 +135,7 @@ def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:
 
 
 def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of the same kernel; what is not of its time or its answers, from the first."""
+    """Merge the outcomes of one kernel: times and comparisons from all processes, the rest from the first."""
     timings = [outcome.timing for outcome in outcomes if outcome.timing is not None]
     timing = pooled_timing(timings)
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
@@ -149,7 +148,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
-    """Of all processes, in each of which every call was right."""
+    """Merge the comparisons of all processes; every call was right in each."""
     elements = sum(one.element_count for one in comparisons)
     weighted = sum(one.mean_abs_diff * one.element_count for one in comparisons)
     return replace(
@@ -161,12 +160,12 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
         mean_abs_diff=weighted / elements if elements else 0.0,
         mismatch_count=sum(one.mismatch_count for one in comparisons),
         element_count=elements,
-        weak_reference=list(dict.fromkeys(flag for one in comparisons for flag in one.weak_reference)),
+        weak_reference=list(dict.fromkeys(finding for one in comparisons for finding in one.weak_reference)),
     )
 
 
 def _stopped_by_device_time(report: Report) -> Report:
-    """The same, whose times say why there were no more processes."""
+    """The report, with device time as the stopping reason of its times."""
     outcome = _stopped(report.outcome)
     return replace(report, outcome=outcome, reference=_stopped(report.reference) if report.reference else None)
 

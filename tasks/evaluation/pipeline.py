@@ -1,7 +1,7 @@
-"""A job from its request to its report: build, wait for the device, load, validate, time.
+"""The pipeline of a job, from its request to its report: build, wait for the device, load, validate, time.
 
-The referee's side of everything: it never runs a line of a submission. What a kernel does wrong becomes an outcome in
-the report; what raises out of `run` is a cancellation or the service's own fault.
+This is the referee's side: it never runs a line of a submission. A kernel's fault becomes an outcome in the report.
+Only a cancellation or a fault of the service raises out of `run`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from domain.request import Request
 from domain.result import Report, Speedup
 from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError, summary
-from tasks.correctness.distribution_check import OtherDistributions, untried
+from tasks.correctness.distribution_check import DistributionCheck, untried
 from tasks.correctness.input_batches import Arguments
-from tasks.correctness.input_perturbation import VariedInputs
+from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.inputs_summary import inputs_summary
 from tasks.correctness.load_stage import Preparation
-from tasks.correctness.parameter_check import OtherWeights
-from tasks.correctness.trials import Rounds
+from tasks.correctness.parameter_check import ParameterCheck
+from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import Weights
-from tasks.diagnostics.code_listings import has_code, look_at_code
-from tasks.diagnostics.gpu_fault_attribution import blame_reported, blame_tested, reported
-from tasks.diagnostics.ncu_stage import look_at_counters
-from tasks.diagnostics.oom_attribution import blame_for_memory
-from tasks.diagnostics.post_timing_checks import NOT_REACHED, SUSPICIOUS, look_at_launches, look_at_work
-from tasks.diagnostics.sanitizer_stage import look_for_errors
+from tasks.diagnostics.code_listings import extract_code, has_code
+from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_reported_card_fault, raise_tested_card_fault
+from tasks.diagnostics.ncu_stage import read_counters
+from tasks.diagnostics.oom_attribution import attribute_memory_fault
+from tasks.diagnostics.post_timing_checks import NOT_REACHED, SUSPICIOUS, measure_work, trace_launches
+from tasks.diagnostics.sanitizer_stage import run_sanitizer
 from tasks.diagnostics.tool_run import Inspection
-from tasks.evaluation.multi_process import judged_in_processes
+from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.node.device_lease import device_lease
 from tasks.runtime.build_stage import Building
 from tasks.runtime.environment_report import environment
@@ -53,20 +53,20 @@ def run(
     bench: Workbench,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
-    so_far: Callable[[bool], None] = lambda right: None,
+    on_interim_result: Callable[[bool], None] = lambda right: None,
 ) -> Report:
-    """Evaluates or compares. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises.
+    """Evaluate a kernel, or compare two. Raises JobCancelled, InfrastructureFault, or whatever `progress` raises.
 
-    `so_far` is told whether the candidate of a comparison is right, before any call is timed and again after all.
+    `on_interim_result` is called with the interim verdict of a comparison: before timing, and again after all calls.
     """
-    return judged_in_processes(partial(_run, bench, progress, cancelled, so_far), request)
+    return evaluate_in_processes(partial(_run, bench, progress, cancelled, on_interim_result), request)
 
 
 def _run(
     bench: Workbench,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
-    so_far: Callable[[bool], None],
+    on_interim_result: Callable[[bool], None],
     request: Request,
     queues: Queues,
 ) -> Report:
@@ -74,52 +74,52 @@ def _run(
         bench.start_zygote()
         home = stack.enter_context(bench.job_folder())
         contenders = [Contender(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
-        job = _Job(request, bench, progress, cancelled, contenders, so_far, queues)
+        job = _Job(request, bench, progress, cancelled, contenders, on_interim_result, queues)
         for contender in job.contenders:
             stack.callback(contender.clear)
             contender.launches = NOT_REACHED if request.profile else None
         stack.callback(close, job.contenders)
-        dying = stack.enter_context(ExitStack())
+        teardown_stack = stack.enter_context(ExitStack())
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
-            job.warm()
+            job.acquire_runners()
             with device_lease(bench.device_id, cancelled, request.queue_offset_s):
                 started = time.monotonic()
                 try:
                     bench.card_errors.clear()
                     with until_stopped(contenders, queues, request.timeout):
-                        job.judge()
+                        job.evaluate()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
-                    blame_for_memory(job.contenders, bench)
-                    blame_tested(job.contenders, bench, cancelled)
+                    attribute_memory_fault(job.contenders, bench)
+                    raise_tested_card_fault(job.contenders, bench, cancelled)
                     job.inspect()
                 finally:
                     try:
-                        job.let_go()  # Before any of them ends: what is asked of the driver meanwhile waits for that.
+                        job.release_device()  # Before any runner ends: driver calls would wait for its end.
                     finally:
                         stop(job.contenders)
                         job.note_card_errors()
-                        end(job.contenders, bench, dying)
+                        end(job.contenders, bench, teardown_stack)
                         job.device_s = time.monotonic() - started
         except BeginAnew as anew:
-            blame_reported(job.card_errors)
+            raise_reported_card_fault(job.card_errors)
             raise anew.after(job.device_s) from None
         except Stopped:
-            job.inspect()  # Which says that there is nothing to look into.
+            job.inspect()  # Records that there is nothing to inspect.
             close(job.contenders)
-        blame_reported(job.card_errors)
+        raise_reported_card_fault(job.card_errors)
         if any(has_code(contender, request.artifacts) for contender in job.contenders):
-            dying.close()  # Before anybody reads what they leave.
+            teardown_stack.close()  # The runners must have ended before the referee reads the files that they leave.
         for contender in job.contenders:
-            look_at_code(contender, request.artifacts, bench, cancelled)
+            extract_code(contender, request.artifacts, bench, cancelled)
         report = job.report()
         bench.dying.leave(stack.pop_all())
         return report
 
 
 class _Job:
-    """One run of the pipeline: its contenders, and what the stages hand on."""
+    """One run of the pipeline: its kernels, and the state that the stages share."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Job:
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
         contenders: list[Contender],
-        so_far: Callable[[bool], None],
+        on_interim_result: Callable[[bool], None],
         queues: Queues,
     ) -> None:
         self.request = request
@@ -139,10 +139,10 @@ class _Job:
         self.contenders = contenders
         self.candidate = contenders[-1]
         self.reference = contenders[0] if len(contenders) > 1 else None
-        self.so_far = so_far if self.reference is not None else lambda right: None
-        given = request.replay_seed
-        self.secret = int(given, 16) if given is not None else secrets.randbits(256)
-        # A submission is told this one, and from what it is told its inputs cannot be worked out: a digest.
+        self.on_interim_result = on_interim_result if self.reference is not None else lambda right: None
+        replay_seed = request.replay_seed
+        self.secret = int(replay_seed, 16) if replay_seed is not None else secrets.randbits(256)
+        # The submission learns this seed. It is a digest, so that the inputs cannot be derived from it.
         self.weights_seed = derive_seed(self.secret, "weights") % 2**31
         self.inputs: TrialInputs | None = None
         self.weights: Weights | None = None
@@ -150,33 +150,33 @@ class _Job:
         self.speedup: Speedup | None = None
         self.example: dict[str, Arguments] = {}
         self.metrics: dict[str, Any] | None = None
-        self.told_of_inputs: dict[str, Any] = {}
+        self.input_summary: dict[str, Any] = {}
         self.device_s = self.spent_s = self.windows_s = self.deadline = 0.0
         self.timekeeper: Timekeeper | None = None
-        self.rounds: Rounds | None = None
+        self.trials: Trials | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
 
     def build(self) -> None:
-        """Compiles every contender, with no GPU visible, before the device is asked for; or finds it built."""
+        """Compile every kernel with no GPU visible, before the job asks for the device; or take it from the cache."""
         self.progress(Stage.BUILD)
         self.bench.ready_compilers([contender.kernel for contender in self.contenders])
         Building(self.bench, self.request, self.cancelled).build_all(self.contenders)
 
-    def warm(self) -> None:
-        """A runner for each contender, its context made before the device is asked for."""
+    def acquire_runners(self) -> None:
+        """Assign a runner to each kernel, with its CUDA context created before the job asks for the device."""
         folders = [contender.folder for contender in self.contenders]
-        apart, several = self.queues.of(self.contenders), self.request.processes > 1
-        standbys = self.bench.warm(folders, self.cancelled, apart, more_follow=several)
+        multi_queue_roles, several = self.queues.of(self.contenders), self.request.processes > 1
+        standbys = self.bench.warm(folders, self.cancelled, multi_queue_roles, more_follow=several)
         for contender, standby in zip(self.contenders, standbys, strict=True):
             contender.standby, contender.session = standby, standby.session
         for contender in self.contenders:
             contender.settle()
 
-    def judge(self) -> None:
-        """Everything that needs the device, inside its lease and the request's time."""
+    def evaluate(self) -> None:
+        """Run everything that needs the device, under its lease and within the request's time."""
         self.progress(Stage.LOAD)
         preparation = Preparation(self.contenders, self.bench)
-        preparation.time_launches(self.cancelled)  # Which is no kernel's time.
+        preparation.time_launches(self.cancelled)  # Launch overhead must not count as a kernel's time.
         streams = Streams(self.queues, self.contenders, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
         self.inputs = TrialInputs(self.contenders[0], self.candidate, self.bench.device.name, self.secret)
@@ -189,60 +189,60 @@ class _Job:
         streams.look_at_calls()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
-        rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
-        self.rounds = rounds
-        rounds.validate()
-        self.so_far(rounds.right)
-        self.timekeeper = timekeeper = Timekeeper(rounds, streams, self.cancelled)
-        if rounds.right:
+        trials = Trials(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
+        self.trials = trials
+        trials.validate()
+        self.on_interim_result(trials.right)
+        self.timekeeper = timekeeper = Timekeeper(trials, streams, self.cancelled)
+        if trials.right:
             self.progress(Stage.TIME)
             self.speedup = timekeeper.time()
-            if rounds.right and self.weights is not None:
-                self._try_otherwise(rounds, self.weights)
-            self.so_far(rounds.right)
+            if trials.right and self.weights is not None:
+                self.run_robustness_checks(trials, self.weights)
+            self.on_interim_result(trials.right)
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
-        look_at_work(self.contenders, rounds, counting=self.request.profile or suspicious)
+        measure_work(self.contenders, trials, counting=self.request.profile or suspicious)
         if self.request.profile:
-            look_at_launches([self.candidate], self.example, rounds.deadline)
-        if self.reference is not None:  # Which is called without it beside it from now on.
+            trace_launches([self.candidate], self.example, trials.deadline)
+        if self.reference is not None:  # From here on the reference runs without the candidate beside it.
             self.candidate.close()
         if self.candidate.timing is not None:
             self.speedup = timekeeper.check_alone(self.speedup)
-        rounds.look_at_precision()
+        trials.check_precision()
         if self.request.profile and self.reference is not None:
-            look_at_launches([self.reference], self.example, rounds.deadline)
+            trace_launches([self.reference], self.example, trials.deadline)
 
     @property
     def waited_s(self) -> float:
-        """For others, of the time that the device was held: by so much the job's deadline was put off."""
-        return self.rounds.deadline - self.deadline if self.rounds is not None else 0.0
+        """Seconds that the job waited for other jobs while it held the device; its deadline moved by as much."""
+        return self.trials.deadline - self.deadline if self.trials is not None else 0.0
 
     def inspect(self) -> None:
-        """What tools find that make a kernel slow, once its runners are gone. Raises JobCancelled."""
-        asked = self.request
-        if asked.device_metrics is None and not asked.sanitize:
+        """Run profilers and sanitizers, which slow a kernel down, after the runners ended. Raises JobCancelled."""
+        request = self.request
+        if request.device_metrics is None and not request.sanitize:
             return
         self.progress(Stage.INSPECT)
         weights = self.weights.shared if self.weights is not None else {}
         inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
-        if self.example:  # Else nothing is called, and the device may be another job's by now.
+        if self.example:  # Without example inputs no tool calls the kernel, and another job may hold the device.
             close(self.contenders)
-            self.note_card_errors()  # What a sanitizer finds may make the driver report it once more.
-            self.let_go()
-        if asked.device_metrics is not None:
-            self.metrics = look_at_counters(inspection, asked.device_metrics)
-        if asked.sanitize:
-            self.candidate.sanitizer = look_for_errors(inspection)
+            self.note_card_errors()  # A sanitizer's finding may make the driver report the error once more.
+            self.release_device()
+        if request.device_metrics is not None:
+            self.metrics = read_counters(inspection, request.device_metrics)
+        if request.sanitize:
+            self.candidate.sanitizer = run_sanitizer(inspection)
 
-    def let_go(self) -> None:
-        """Of all that has the device's memory, before others have the device; what is to be told of it is kept."""
+    def release_device(self) -> None:
+        """Release all device memory before other jobs get the device; first store what the report needs."""
         self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
-        self.rounds = self.timekeeper = None
+        self.trials = self.timekeeper = None
         for contender in self.contenders:
             contender.forget()
         try:
             replayed = self.request.replay_seed is not None
-            self.told_of_inputs = self.told_of_inputs or inputs_summary(
+            self.input_summary = self.input_summary or inputs_summary(
                 self.inputs, self.weights, self.distributions, self.secret, replayed=replayed
             )
         finally:
@@ -250,50 +250,50 @@ class _Job:
             self.bench.rest()
 
     def note_card_errors(self) -> None:
-        """What the driver has reported of the card during this job."""
+        """Read once which errors of the card the driver reported during this job."""
         if self.card_errors is None:
-            self.card_errors = reported(self.contenders, self.bench)
+            self.card_errors = new_card_errors(self.contenders, self.bench)
 
-    def _try_otherwise(self, rounds: Rounds, weights: Weights) -> None:
-        """What fresh sets of the drawn distribution under the first weights cannot show, once the times are known."""
+    def run_robustness_checks(self, trials: Trials, weights: Weights) -> None:
+        """After timing, check what fresh inputs under the first weights cannot show: other inputs and parameters."""
         if not self.request.thorough:
             by_budget = f"the {self.request.budget} budget leaves them out"
             why = "left to other processes of the job" if self.request.tried else by_budget
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_SKIPPED, why))
             return
         if (owner := self.contenders[0]).session is not None:
-            owner.session.set_deadline(rounds.deadline)  # Not the one that it was last asked under.
+            owner.session.set_deadline(trials.deadline)  # Replaces the deadline of its last request.
         try:
-            varied = VariedInputs(rounds.inputs, self.secret)
+            perturbation = InputPerturbation(trials.inputs, self.secret)
         except KernelFault as fault:
-            # Its answers and times stand: that it can make no more inputs now, maybe as it was stopped, changes none.
+            # A failure to make more inputs, perhaps because the process was stopped, leaves outputs and times valid.
             why = f"the {owner.role} made no more inputs: {fault.message}"
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
             return
-        distributions = OtherDistributions(rounds, varied)
+        distributions = DistributionCheck(trials, perturbation)
         try:
-            distributions.judge()
-            if rounds.right:
-                weights.look_at_buffers(rounds.deadline)
-                OtherWeights(weights, rounds, varied, self.secret, self.weights_seed).judge()
+            distributions.run()
+            if trials.right:
+                weights.check_buffers(trials.deadline)
+                ParameterCheck(weights, trials, perturbation, self.secret, self.weights_seed).run()
         finally:
             self.distributions = distributions.summary
-            if not rounds.right or self.candidate.fault is not None:
-                self.speedup = None  # The time of a wrong kernel is none.
+            if not trials.right or self.candidate.fault is not None:
+                self.speedup = None  # A wrong kernel has no time.
                 for contender in self.contenders:
                     contender.timing = None
 
     def report(self) -> Report:
-        """What was found out, as far as the job came."""
+        """The report, as complete as the stages that the job reached."""
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
-        where = environment(self.bench.target) | held
+        environment_data = environment(self.bench.target) | held
         if self.card_errors is not None and self.bench.device.is_cuda:
-            where |= {"multi_queue_roles": apart(self.contenders), "gpu_errors": summary(self.card_errors)}
-        reference = self.reference.outcome(self.told_of_inputs) if self.reference is not None else None
+            environment_data |= {"multi_queue_roles": apart(self.contenders), "gpu_errors": summary(self.card_errors)}
+        reference = self.reference.outcome(self.input_summary) if self.reference is not None else None
         failed = reference if self.reference is not None and self.reference.fault is not None else None
         return Report(
-            self.candidate.outcome(self.told_of_inputs, failed),
-            where,
+            self.candidate.outcome(self.input_summary, failed),
+            environment_data,
             reference,
             self.speedup,
             self.metrics,

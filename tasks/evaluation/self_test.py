@@ -1,7 +1,6 @@
-"""`python -m tasks.evaluation.self_test`: one comparison of our own through the whole pipeline; status 0 if its verdict
-is right.
+"""`python -m tasks.evaluation.self_test`: runs one known comparison through the pipeline; exits with 0 if it passes.
 
-In a process of its own, since it loads torch and may meet a card that does not answer.
+It runs in a process of its own, because it loads torch and the device may hang.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sandbox.isolation.rlimits import die_with_parent
 
 TIMEOUT_S = 240.0
 POLL_S = 0.1
-TOLD_CHARS, TOLD_BYTES = 500, 2048
+MAX_CHARS, MAX_BYTES = 500, 2048
 
 REFERENCE = """class Model(nn.Module):
     def forward(self, x):
@@ -34,15 +33,15 @@ CANDIDATE = "class ModelNew(nn.Module):\n    def forward(self, x):\n        retu
 
 
 def failure(stopping: Event) -> str | None:
-    """Runs the test and says why it failed; None if it did not, or if it was stopped before its end.
+    """Run the self-test and return why it failed; None if it passed, or if `stopping` ended it.
 
-    Raises OSError where it could not be started.
+    Raises OSError if its process could not start.
     """
     return _failure_of([sys.executable, "-m", "tasks.evaluation.self_test", str(os.getpid())], stopping)
 
 
 def _failure_of(command: Sequence[str], stopping: Event) -> str | None:
-    # Into a file: a pipe that nobody reads holds a process up that prints more than 64 KiB.
+    # Output goes to a file: a pipe that nobody reads would block a process that prints more than 64 KiB.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -58,14 +57,14 @@ def _failure_of(command: Sequence[str], stopping: Event) -> str | None:
                 return None
         if process.returncode == 0:
             return None
-        output.seek(max(0, output.seek(0, os.SEEK_END) - TOLD_BYTES))
-        told = output.read().decode(errors="replace").strip()
-    return told[-TOLD_CHARS:] or f"the self-test ended with status {process.returncode}"
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_BYTES))
+        message = output.read().decode(errors="replace").strip()
+    return message[-MAX_CHARS:] or f"the self-test ended with status {process.returncode}"
 
 
 def main() -> int:
-    """Says on stdout what is wrong."""
-    # The worker may be killed; the pipeline's own processes die with this one.
+    """Print the reason of a failure to stdout; returns the exit status."""
+    # The worker may be killed: this process must then die too, and the pipeline's processes die with it.
     die_with_parent(int(sys.argv[1]))
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import workbench
@@ -83,7 +82,7 @@ def main() -> int:
         print(f"{type(error).__name__}: {error}")
         return 1
     if outcome.status is not Status.PASSED:
-        print(f"a right kernel was judged {outcome.status}: {outcome.message}")
+        print(f"a correct kernel got the verdict {outcome.status}: {outcome.message}")
         return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""What pool children tell their worker's main process: a number each, in memory that both have.
+"""Counters that pool children share with the worker's main process: one number per child, in shared memory.
 
-Made before the first child is forked, so no message, file or connection is needed, and a child that dies leaves
-nothing behind: the one that takes its place begins with its own.
+The memory exists before the first child is forked, so no message, file or connection is needed. A child that dies
+leaves nothing behind: its successor starts with a value of its own.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from dataclasses import dataclass, field
 
 from billiard import current_process
 
-PLACES = 64
-"""MAX_WORKERS is at most so many."""
+MAX_CHILDREN = 64
+"""Maximum number of pool children, and so of MAX_WORKERS."""
 
 _UNKNOWN = -1
 
 
 def _shared() -> memoryview:
-    places = memoryview(mmap.mmap(-1, PLACES * 4)).cast("i")
-    for place in range(PLACES):
-        places[place] = _UNKNOWN
-    return places
+    counters = memoryview(mmap.mmap(-1, MAX_CHILDREN * 4)).cast("i")
+    for index in range(MAX_CHILDREN):
+        counters[index] = _UNKNOWN
+    return counters
 
 
 @dataclass(frozen=True)
-class ChildBoard:
-    """How many standby runners each pool child has ready; None where it has not said."""
+class SharedCounters:
+    """Number of pooled runners that each pool child has ready; None for a child that reported none."""
 
-    _places: memoryview = field(default_factory=_shared)
+    _counters: memoryview = field(default_factory=_shared)
 
-    def write(self, standbys: int | None) -> None:
-        """In a pool child."""
+    def write(self, ready_runners: int | None) -> None:
+        """Store this pool child's number."""
         index = getattr(current_process(), "index", None)
-        if index is not None and index < PLACES:
-            self._places[index] = _UNKNOWN if standbys is None else standbys
+        if index is not None and index < MAX_CHILDREN:
+            self._counters[index] = _UNKNOWN if ready_runners is None else ready_runners
 
-    def standbys(self) -> int | None:
-        """In the main process: of all children together; None where none of them has any to speak of."""
-        known = [count for count in self._places if count != _UNKNOWN]
-        return sum(known) if known else None
+    def ready_runners(self) -> int | None:
+        """In the main process: the sum over all children; None if no child reported a number."""
+        counts = [count for count in self._counters if count != _UNKNOWN]
+        return sum(counts) if counts else None
 
 
-board = ChildBoard()
+board = SharedCounters()

@@ -1,1 +1,1 @@
-"""What workers tell each other through Redis: heartbeats, names, quarantine."""
+"""State of all workers, shared through Redis: heartbeats, names, quarantine, readings."""

@@ -1,4 +1,4 @@
-"""Which workers are alive: each says so in Redis every few seconds, under a key that expires when it stops."""
+"""Heartbeats: each worker writes a key to Redis every few seconds, which expires when the worker stops."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from tasks.jobs.job_view import text
 from tasks.node import fingerprint
 from tasks.node.device_info import Device
 from tasks.node.machine_id import machine
-from tasks.node.periodic_thread import Loop, failing
+from tasks.node.periodic_thread import PeriodicThread, failing
 
 EVERY_S = 3.0
 TTL_S = 10
 NAMES = "workers"
-"""The set of all names that ever said they live; names whose key has expired are dropped when it is read."""
+"""The set of all worker names that ever sent a heartbeat; a reader drops names whose key has expired."""
 
 MODELS = "workers:gpu"
-"""A hash: the model of each worker's device, by which requests name it."""
+"""A hash: the model of each worker's device, as requests name it."""
 
 SETUPS = "workers:setup"
-"""A hash: for each worker what its answers depend on (`tasks/node/fingerprint.py`)."""
+"""A hash: each worker's fingerprint, on which its results depend (`tasks/node/fingerprint.py`)."""
 
-SEEN_MODELS = "gpus"
-"""The set of all models that a worker ever had."""
+ALL_MODELS = "gpus"
+"""The set of all device models that a worker ever had."""
 
 PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
 log = logging.getLogger(__name__)
 
 _unreadable: set[tuple[str, str]] = set()
-"""Worker and reason of each heartbeat that was logged as skipped."""
+"""Worker and reason of each skipped heartbeat that was logged."""
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkerView:
-    """One living worker, which handles `max_workers` jobs at once, none while it is `quarantined` (why: a sentence).
+    """One live worker. It runs `max_workers` jobs at once, or none while it is `quarantined` (the reason).
 
-    `sandbox` has the layers that hold a submission there (`sandbox.isolation.layer_probe`): by name, `active` and
-    `detail`. `arch` is what kernels are built for, and `toolchain` by what, where nodes share their builds (None until
-    that is known, or where they do not). `failing` has a sentence for each loop of the worker's main process whose last
-    run failed. Times are epoch seconds of its own clock.
+    `sandbox` describes its sandbox layers by name (`sandbox.isolation.layer_probe`): `active` and `detail`. `arch` is
+    the target of its builds. `toolchain` identifies its compilers if nodes share builds (None if not, or not known
+    yet). `failing` has a sentence for each periodic thread whose last call failed. Times are epoch seconds of the
+    worker's clock.
     """
 
     name: str
@@ -84,7 +84,7 @@ class WorkerView:
 
 
 def workers(redis: Redis) -> list[WorkerView]:
-    """Every worker that was heard of in the last TTL_S seconds, by name."""
+    """Every worker that sent a heartbeat in the last TTL_S seconds, by name."""
     alive, gone = living(redis, NAMES, "worker", WorkerView)
     if gone:
         redis.hdel(FAULTS, *gone)
@@ -95,10 +95,10 @@ def workers(redis: Redis) -> list[WorkerView]:
 
 
 def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[View], list[str]]:
-    """Who of the set `names` still says so under a key of that kind, by name; and who does no more, dropped from it.
+    """Members of the set `names` with a live heartbeat of that kind, and those without, which leave the set.
 
-    One of a later version may say more than `view` knows. A heartbeat without the fields of `view`, or with other
-    types, is skipped and logged once: a reader must not fail because of one bad writer.
+    A heartbeat of a later version may have more fields than `view`. One with missing fields or wrong types is skipped
+    and logged once, because a bad writer must not make readers fail.
     """
     ever = sorted(text(name) for name in redis.smembers(names))
     if not ever:
@@ -123,22 +123,22 @@ def _parsed(name: str, note: str | bytes, view: type[View]) -> View | None:
         reason = f"{type(error).__name__}: {error}"[:200]
         if (name, reason) not in _unreadable:
             _unreadable.add((name, reason))
-            log.warning("the heartbeat of %s is skipped, it may be of another version: %s", name, reason)
+            log.warning("skipping the heartbeat of %s, which may be of another version: %s", name, reason)
         return None
 
 
 def _has_type(value: Any, hint: Any) -> bool:
-    """Whether a value out of JSON has that type; the types of its members are not checked."""
+    """Whether a value from JSON has that type; does not check the types of its members."""
     if isinstance(hint, UnionType):
-        return any(_has_type(value, each) for each in get_args(hint))
-    kind = get_origin(hint) or hint
-    if kind in (int, float) and isinstance(value, bool):
+        return any(_has_type(value, option) for option in get_args(hint))
+    expected = get_origin(hint) or hint
+    if expected in (int, float) and isinstance(value, bool):
         return False
-    return isinstance(value, (int, float) if kind is float else kind)
+    return isinstance(value, (int, float) if expected is float else expected)
 
 
 class Heartbeat:
-    """Says that a worker lives, from a thread of its main process; `stop` takes the word back at once."""
+    """Sends a worker's heartbeats from a thread of its main process; `stop` removes the heartbeat at once."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Heartbeat:
             **{"max_workers": max_workers, "started_at": time.time(), "versions": versions},
             "sandbox": {name: asdict(layer) for name, layer in layers.items()},
         }
-        self._loop = Loop("heartbeat", self.beat, EVERY_S)
+        self._loop = PeriodicThread("heartbeat", self.beat, EVERY_S)
 
     def start(self) -> None:
         self._loop.start()
@@ -178,35 +178,35 @@ class Heartbeat:
         try:
             self._redis.delete(f"worker:{self._name}", key(self._name))
         except RedisError as error:
-            log.warning("this worker counts as alive for %d s more: %s", TTL_S, error)
+            log.warning("this worker counts as alive for another %d s: %s", TTL_S, error)
 
     def beat(self) -> None:
-        """Say it once."""
+        """Send one heartbeat."""
         now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
         view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)
-            pipe.set(key(self._name), json.dumps(self._told()), ex=TTL_S)
+            pipe.set(key(self._name), json.dumps(self._current_readings()), ex=TTL_S)
             pipe.sadd(NAMES, self._name)
             pipe.hset(MODELS, self._name, self._model)
             pipe.hset(SETUPS, self._name, self._setup)
-            pipe.sadd(SEEN_MODELS, self._model)
+            pipe.sadd(ALL_MODELS, self._model)
             pipe.execute()
 
-    def _told(self) -> Reading:
-        """A worker lives, whatever becomes of its metrics."""
+    def _current_readings(self) -> Reading:
+        """The worker's readings; empty if they fail, because a heartbeat must not depend on metrics."""
         try:
             return self._readings()
         except Exception as error:
-            log.warning("this worker's metrics are missing: %s: %s", type(error).__name__, error)
+            log.warning("this worker's metrics are unavailable: %s: %s", type(error).__name__, error)
             return {}
 
 
 def _versions(device: Device) -> dict[str, str]:
-    found = {"driver": device.driver} if device.driver else {}
+    versions = {"driver": device.driver} if device.driver else {}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,6 +1,6 @@
-"""That a worker's name is its own: it takes what it finds under that name for what an earlier life of its own has left.
+"""Ensures that a worker's name is unique: a worker treats jobs under its name as left over from its previous run.
 
-Of two machines of one host name the second would so have the jobs begun anew that the first one runs.
+Without this, the second of two machines with one host name would requeue the jobs that the first one runs.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from redis import Redis
 from tasks.fleet.heartbeat import EVERY_S, TTL_S
 from tasks.node.machine_id import machine
 
-LOOK_S = EVERY_S / 8
+POLL_S = EVERY_S / 8
 
 
 def claim(redis: Redis, name: str) -> None:
-    """Returns when nobody elsewhere lives under that name, TTL_S after he last said so. Exits where somebody does.
+    """Return once no other machine has a live worker of that name, up to TTL_S after its last heartbeat.
 
-    Raises RedisError.
+    Exits if one has. Raises RedisError.
     """
-    heard: float | None = None
+    last_heartbeat_at: float | None = None
     until = time.monotonic() + TTL_S + EVERY_S
     while time.monotonic() < until and (note := redis.get(f"worker:{name}")) is not None:
-        said = json.loads(note)
-        if said.get("machine") in (None, machine()) or machine() is None:
+        heartbeat = json.loads(note)
+        if heartbeat.get("machine") in (None, machine()) or machine() is None:
             return
-        if heard not in (None, said["seen_at"]):
-            told = f"a worker {name} lives on another machine already: give each node a host name of its own"
-            raise SystemExit(told)
-        heard = said["seen_at"]
-        time.sleep(LOOK_S)
+        if last_heartbeat_at not in (None, heartbeat["seen_at"]):
+            message = f"a worker {name} runs on another machine already: give each node a host name of its own"
+            raise SystemExit(message)
+        last_heartbeat_at = heartbeat["seen_at"]
+        time.sleep(POLL_S)

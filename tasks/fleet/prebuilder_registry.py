@@ -1,4 +1,4 @@
-"""Which build-only workers are alive, what they build for, and whether anybody can use it."""
+"""The registry of build-only workers: which are alive, what they build for, and which workers can use their builds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from redis import Redis
 
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.heartbeat import EVERY_S, TTL_S, WorkerView, living
-from tasks.node.periodic_thread import Loop, failing
+from tasks.node.periodic_thread import PeriodicThread, failing
 
 NAMES = "builders"
-"""The set of all names that ever said they live. Not among the workers': whoever counts those counts judges."""
+"""The set of all builder names that ever sent a heartbeat. It is separate, so that they do not count as workers."""
 
 
 @dataclass(frozen=True)
 class BuilderView:
-    """One living builder: the architectures that it `builds_for`, by which `toolchain` (`tasks.node.toolchain`).
+    """One live build-only worker: the architectures that it `builds_for`, with which `toolchain`.
 
-    `limitation` says what it does not build, and why. `building` is the job for which it builds at the moment, `built`
-    how many builds it has made and `shared` how many it has handed on since it started. `failing` is as a
-    worker's. Times are epoch seconds of its own clock.
+    `limitation` is what it does not build, and why. `building` is the job for which it builds now. `built` counts its
+    builds and `shared` those that it shared, since it started. `failing` is as in `WorkerView`. Times are epoch
+    seconds of its own clock.
     """
 
     name: str
@@ -45,54 +45,56 @@ class BuilderView:
 
 
 def builders(redis: Redis) -> list[BuilderView]:
-    """Every builder that was heard of in the last TTL_S seconds, by name."""
+    """Every build-only worker that sent a heartbeat in the last TTL_S seconds, by name."""
     alive, _ = living(redis, NAMES, "builder", BuilderView)
     return alive
 
 
 def unserved(judges: Sequence[WorkerView], alive: Sequence[BuilderView]) -> list[str]:
-    """Of the workers that would take others' builds, who gets none although builders live; sentences."""
-    told = []
+    """A sentence for each worker that accepts shared builds but gets none, although build-only workers are alive."""
+    messages = []
     for judge in judges if alive else ():
         if judge.toolchain is None:
             continue
-        alike = [builder for builder in alive if builder.toolchain == judge.toolchain]
-        if not alike:
-            theirs = ", ".join(sorted({builder.toolchain for builder in alive}))
-            told.append(
+        matching = [builder for builder in alive if builder.toolchain == judge.toolchain]
+        if not matching:
+            toolchains = ", ".join(sorted({builder.toolchain for builder in alive}))
+            messages.append(
                 f"{judge.name} can use no builder's builds: its compilers or packages ({judge.toolchain}) are not "
-                f"theirs ({theirs}); run both from one image"
+                f"theirs ({toolchains}); run both from one image"
             )
-        elif not any(judge.arch in builder.builds_for for builder in alike):
-            told.append(f"no builder builds for {judge.name} ({judge.arch}): name it in BUILD_FOR, or leave that empty")
-    return told
+        elif not any(judge.arch in builder.builds_for for builder in matching):
+            messages.append(
+                f"no builder builds for {judge.name} ({judge.arch}): add it to BUILD_FOR, or leave that empty"
+            )
+    return messages
 
 
 class BuilderHeartbeat:
-    """Says that a builder lives, from a thread; `tell` changes what it says, `stop` takes the word back at once."""
+    """Sends a build-only worker's heartbeats from a thread; `update` updates them, `stop` removes the key at once."""
 
     def __init__(self, redis: Redis, name: str, toolchain: str, layers: Layers) -> None:
         self._redis = redis
         self._view = BuilderView(
             *(name, socket.gethostname(), os.getpid(), time.time(), time.time(), [], toolchain),
-            sandbox={layer: asdict(how) for layer, how in layers.items()},
+            sandbox={layer: asdict(layer_status) for layer, layer_status in layers.items()},
         )
-        self._loop = Loop("heartbeat", self.beat, EVERY_S)
+        self._loop = PeriodicThread("heartbeat", self.beat, EVERY_S)
 
     def start(self) -> None:
         self._loop.start()
 
     def stop(self) -> None:
-        """Raises RedisError where the word cannot be taken back: it expires."""
+        """Raises RedisError if the heartbeat cannot be removed; it expires then."""
         self._loop.stop()
         self._redis.delete(f"builder:{self._view.name}")
 
-    def tell(self, **changes: Any) -> None:
-        """From the next beat on."""
+    def update(self, **changes: Any) -> None:
+        """Change fields of the view, from the next heartbeat on."""
         self._view = replace(self._view, **changes)
 
     def beat(self) -> None:
-        """Say it once."""
+        """Send one heartbeat."""
         view = replace(self._view, seen_at=time.time(), failing=failing())
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"builder:{view.name}", json.dumps(asdict(view)), ex=TTL_S)

@@ -1,6 +1,6 @@
-"""What each worker last said of itself, its node and its device, for GET /metrics: in Redis, beside its heartbeat.
+"""The latest readings of each worker, its node and its device, stored in Redis for GET /metrics.
 
-Every process of the API can answer for every worker that way, and a worker needs no port of its own (ADR 19).
+Every process of the API can therefore report every worker, and a worker needs no port of its own (ADR 19).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 from redis import Redis
 
 Reading = dict[str, Any]
-"""`build_cache_bytes`, `standbys`, `card` (tasks/worker/gpu_sampler.py); what is not known is left out."""
+"""`build_cache_bytes`, `standbys`, `card` (tasks/worker/gpu_sampler.py); unknown readings are omitted."""
 
 
 def key(name: str) -> str:
-    """Where that worker's is."""
+    """The Redis key of that worker's readings."""
     return f"worker:{name}:readings"
 
 
 def readings(redis: Redis, names: list[str]) -> dict[str, Reading]:
-    """By worker, what each of these said last; a worker that said nothing is left out."""
+    """The latest readings of these workers; workers without any are omitted."""
     notes = redis.mget([key(name) for name in names]) if names else []
     return {name: json.loads(note) for name, note in zip(names, notes, strict=True) if note is not None}

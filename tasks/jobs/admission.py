@@ -1,4 +1,4 @@
-"""Whether a job may be recorded, and what became of the try: one answer of the script CREATE for each job."""
+"""Admission of a job: the arguments of the Lua script CREATE, and its reply for each job."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 
 from domain.access import Key
 from domain.request import Request
-from tasks.jobs.job_queue import line_of_gpu
+from tasks.jobs.job_queue import queue_of_gpu
 from tasks.jobs.job_view import JobView, text
-from tasks.jobs.webhook_outbox import KEPT_S, Webhook
+from tasks.jobs.webhook_outbox import WEBHOOK_TTL_S, Webhook
 
 
 class Refusal(StrEnum):
-    """Why nothing was recorded. Like the nothing that it stands for, it counts as false."""
+    """Why a job was not recorded. A refusal is false, so that callers can write `if not admitted`."""
 
     KEY_IS_FULL = "key"
-    """The key has as many jobs that are not terminal as it may."""
+    """The API key has its maximum of open (not yet terminal) jobs."""
     QUEUE_IS_FULL = "queue"
     MEMORY_IS_FULL = "memory"
-    """The records hold as many bytes as they may."""
+    """The records of all jobs hold the maximum number of bytes."""
     KEY_MEMORY_IS_FULL = "key memory"
-    """The records of the key's jobs hold as many bytes as one key's may."""
+    """The records of this API key's jobs hold the maximum number of bytes for one key."""
     OTHER_REQUEST = "other"
-    """Under this id, which follows from an idempotency key, another request is recorded, or in a batch other bodies."""
+    """The job id comes from an idempotency key that already recorded another request, or a batch with other bodies."""
     NO_SUCH_GPU = "gpu"
-    """No worker ever had the GPU which the request names."""
+    """No worker has ever had the GPU model that the request names."""
     GPU_IS_AWAY = "gpu away"
-    """No worker has it now."""
+    """No live worker has the GPU model now; one had it before."""
 
     def __bool__(self) -> bool:
         return False
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A job that is recorded since `at` (epoch seconds of the records' clock); `new` unless it was there before.
+class Accepted:
+    """A job that was recorded at `at` (epoch seconds of Redis' clock); `new` unless it was recorded before.
 
-    One that is `answered` has its result already, an earlier job's: nothing is to be done.
+    `answered` means that the job took over the result of an earlier job, so no worker needs to run it.
     """
 
     at: float
@@ -49,17 +49,17 @@ class Recorded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen(Recorded):
-    """One that was read in the same step; what had overrun its `queue_timeout` may be queued in it still."""
+class AcceptedJob(Accepted):
+    """A job and its record, read in the same step. A job past its `queue_timeout` may still show as queued."""
 
     view: JobView
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of all jobs together: how many may be queued, and the bytes of all requests and results that are kept.
+    """Limits over all jobs: maximum number of queued jobs, and maximum bytes of requests and results together.
 
-    Of these bytes one key may have its `share`, so that there is room for others whatever it sends.
+    One API key may use at most `share` of these bytes, so that one client cannot fill the memory for all others.
     """
 
     queue: int = 1 << 40
@@ -72,10 +72,10 @@ class Limits:
 
 UNLIMITED = Limits()
 
-Admission = Recorded | Refusal
+Admission = Accepted | Refusal
 
 
-def arguments(
+def create_arguments(
     job_id: str,
     request: Request,
     batch_id: str | None,
@@ -88,9 +88,9 @@ def arguments(
     bodies: str = "",
     read: bool = False,
 ) -> list[str | int | float]:
-    """CREATE's; `index` is the place in its batch, `bodies` a fingerprint of all that came with it under one key.
+    """The arguments of CREATE. `index` is the job's position in its batch.
 
-    With `read` it says the job as well.
+    `bodies` is a fingerprint of all bodies under one idempotency key. With `read`, CREATE also returns the job.
     """
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
     fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
@@ -99,24 +99,24 @@ def arguments(
         *(key.key_id if key else "", key.max_jobs if key else 0),
         *(fingerprint, limits.queue, limits.memory),
         *(request.build_timeout or "", request.queue_timeout or ""),
-        *(request.priority, request.gpu or "", request.kind, request.work, line_of_gpu(request.gpu)),
+        *(request.priority, request.gpu or "", request.kind, request.work, queue_of_gpu(request.gpu)),
         *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
         "" if index is None else index,
-        *("" if webhook is None else webhook.stored, KEPT_S, bodies, "1" if read else "", limits.share),
+        *("" if webhook is None else webhook.stored, WEBHOOK_TTL_S, bodies, "1" if read else "", limits.share),
     ]
 
 
-def seen(job_id: str, said: list[Any]) -> Seen | Refusal:
-    """What CREATE says that was to read the job."""
-    admitted = answer(said)
+def parse_job_reply(job_id: str, reply: list[Any]) -> AcceptedJob | Refusal:
+    """Parse the reply of CREATE to a call with `read`."""
+    admitted = parse_reply(reply)
     if isinstance(admitted, Refusal):
         return admitted
-    return Seen(admitted.at, admitted.new, admitted.answered, view=JobView.looked(job_id, said[-1]))
+    return AcceptedJob(admitted.at, admitted.new, admitted.answered, view=JobView.from_lua(job_id, reply[-1]))
 
 
-def answer(said: list[Any]) -> Admission:
-    """What CREATE says."""
-    word = text(said[0])
-    if word in ("new", "known", "answered"):
-        return Recorded(float(said[1]), word != "known", word == "answered")
-    return Refusal(word)
+def parse_reply(reply: list[Any]) -> Admission:
+    """Parse the reply of CREATE to a call without `read`."""
+    outcome = text(reply[0])
+    if outcome in ("new", "known", "answered"):
+        return Accepted(float(reply[1]), outcome != "known", outcome == "answered")
+    return Refusal(outcome)

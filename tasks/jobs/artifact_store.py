@@ -1,7 +1,7 @@
-"""What is kept beside a job's result: the texts that its request's `artifacts` asked for, and the profiler's reports.
+"""Artifacts of a job: the texts that the request's `artifacts` asked for, and the profiler's reports.
 
-They are no part of the record that every look at a job reads, but go with it: written by the move that completes the
-job, expired and cleaned up with it, and counted in the bytes that records may take.
+The job's record does not contain them, because every status request reads the record. The move that completes a job
+writes them. They expire and are cleaned up with the job, and they count against the bytes that records may take.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ NO_ROOM = (
 
 
 def fitting(report: Report, room: int) -> Report:
-    """The report, without what is kept beside it where that has more bytes than there is `room` for in the records."""
+    """The report; without its artifacts where they take more than `room` bytes."""
     size = sum(map(len, report.texts.values()))
     return report.without_texts(NO_ROOM) if size and size > room else report
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a job's artifacts: a text or a report that is there, or `unavailable` and why."""
+    """One artifact in a job's result: a stored text or report, or `unavailable` and the reason."""
 
     side: str
-    told: dict[str, Any]
+    data: dict[str, Any]
 
     @property
     def name(self) -> str | None:
-        name: str | None = self.told.get("name")
+        name: str | None = self.data.get("name")
         return name
 
     @property
     def is_text(self) -> bool:
-        return self.told.get("format") != PROFILE
+        return self.data.get("format") != PROFILE
 
 
 def entries(result: dict[str, Any] | None) -> list[Entry]:
-    """All that a job's result says of what is kept beside it, the candidate's first; empty where nothing is."""
+    """All artifacts that a job's result lists, the candidate's first; empty where there are none."""
     sides = {CANDIDATE: "kernel_exec_result", REFERENCE: "ref_result"}
     return [
-        Entry(side, told)
+        Entry(side, data)
         for side, key in sides.items()
-        for told in (((result or {}).get(key) or {}).get("artifacts") or ())
+        for data in (((result or {}).get(key) or {}).get("artifacts") or ())
     ]
 
 
 def content(redis: Redis, job_id: str, side: str, name: str) -> bytes | None:
-    """A text in UTF-8, a report as its profiler wrote it; None where none of that name is kept."""
+    """The stored artifact: a text as UTF-8, a report as its profiler wrote it; None if there is none of that name."""
     packed: Any = redis.hget(f"job:{job_id}:artifacts", f"{side}/{name}")
     return unpack(packed) if packed is not None else None

@@ -1,4 +1,4 @@
-"""What is counted over all jobs and processes: which names a finished job adds to, and how they are read back."""
+"""Counters over all jobs and processes: the names that a finished job increments, and how they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECENT_S = 300
 CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses", "remote_hit": "build_cache_remote_hits"}
 
 
-def counted(body: dict[str, Any]) -> list[str]:
+def names_to_count(body: dict[str, Any]) -> list[str]:
     """The counters that a completed job's HTTP body adds one to each."""
     names = [f"by_verdict:{body['verdict']}"]
     candidate = body["kernel_exec_result"]
@@ -30,7 +30,7 @@ def counted(body: dict[str, Any]) -> list[str]:
 
 
 def read(redis: Redis, now: float) -> dict[str, float]:
-    """Every counter by its flat name, and the current number of jobs in each state (see `JobRecords.counters`)."""
+    """All counters by flat name, and the current number of jobs in each state (see `JobStore.counters`)."""
     with redis.pipeline() as pipe:
         pipe.hgetall(COUNTERS)
         for state in State:

@@ -1,7 +1,7 @@
-"""What Flower shows of a job: which kernel it is, in which stage, how it ended. Never its source.
+"""Events that show a job in Flower: its kernel, its stage and its end, but never its source.
 
-Celery's own events say no more than received, started and succeeded. An event `task-<stage>` of our own makes the stage
-the task's state. It is sent by a thread that nobody waits for: a broker that is away costs the event and no time.
+Celery's own events only report received, started and succeeded. An additional event `task-<stage>` makes the stage the
+task's state. A thread of its own sends it, so an unreachable broker loses the event but never delays a job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.app import app
 from tasks.jobs.job_queue import Claim
 
 NAMES = ("name", "kernel_name", "function_name", "entry_point")
-"""Of a kernel's metadata."""
+"""Metadata fields that may hold a kernel's name, in order of preference."""
 
 WAITING = 32
 SHORT_ID = 8
@@ -34,26 +34,31 @@ log = logging.getLogger(__name__)
 
 
 def label(job_id: str, attempt: int, request: Request | None = None) -> str:
-    """The line that stands for a job among Flower's tasks: its kernel's name and type, and what is asked, if known."""
-    known = (name_of(request.kernel), request.kernel.kernel_type, request.operation) if request is not None else ()
-    return " ".join(filter(None, (*known, f"{job_id[:SHORT_ID]}.{attempt}")))
+    """How Flower names a job: kernel name and type and operation, if known, then short job id and attempt."""
+    description = (
+        (name_of(request.kernel), request.kernel.kernel_type, request.operation) if request is not None else ()
+    )
+    return " ".join(filter(None, (*description, f"{job_id[:SHORT_ID]}.{attempt}")))
 
 
 def name_of(kernel: Kernel) -> str | None:
-    """What its sender calls it, if that is one plain word: metadata may hold anything, code too."""
-    given = (kernel.metadata.get(key) for key in NAMES)
-    return next((each for each in given if isinstance(each, str) and _PLAIN.fullmatch(each)), None)
+    """The kernel's name in its metadata, if it is one plain word: metadata may hold anything, even source code."""
+    names = (kernel.metadata.get(key) for key in NAMES)
+    return next((name for name in names if isinstance(name, str) and _PLAIN.fullmatch(name)), None)
 
 
-class StageEvents:
-    """Of one process."""
+class StageEventSender:
+    """Sends the stage events of one process from a thread with a bounded queue."""
 
     def __init__(self) -> None:
         self._queue: Queue[tuple[str, str, Claim, Stage]] = Queue(WAITING)
         Thread(target=self._send, name="stage events", daemon=True).start()
 
-    def tell(self, task: Any, claim: Claim, stage: Stage) -> None:
-        """That a job has entered a stage, under this Celery task; its message may have been sent for another."""
+    def report(self, task: Any, claim: Claim, stage: Stage) -> None:
+        """Report that a job entered a stage, under the current Celery task.
+
+        The task's message may have been sent for another job: see `tasks/jobs/job_queue.py`.
+        """
         try:
             self._queue.put_nowait((task.request.id, task.request.hostname, claim, stage))
         except Full:
@@ -63,9 +68,9 @@ class StageEvents:
         while True:
             task_id, worker, claim, stage = self._queue.get()
             try:
-                shown = label(claim.job_id, claim.attempt, claim.request)
+                kernel_label = label(claim.job_id, claim.attempt, claim.request)
                 with app.events.default_dispatcher(hostname=worker) as dispatcher:
-                    dispatcher.send(f"task-{stage.value}", uuid=task_id, args=shown, retry=False)
+                    dispatcher.send(f"task-{stage.value}", uuid=task_id, args=kernel_label, retry=False)
             except (KombuError, RedisError, OSError) as error:
                 log.debug("Flower will not show every stage: %s", error)
             except Exception:
@@ -73,6 +78,6 @@ class StageEvents:
 
 
 @cache
-def stage_events() -> StageEvents:
-    """This process's; its thread starts with the first job."""
-    return StageEvents()
+def stage_event_sender() -> StageEventSender:
+    """The sender of this process; its thread starts with the first job."""
+    return StageEventSender()

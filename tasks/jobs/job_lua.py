@@ -1,6 +1,6 @@
-"""The moves of a job record as Lua: each is one atomic step in Redis, counters included.
+"""State transitions of a job record, as Lua scripts: each runs as one atomic step in Redis and updates the counters.
 
-Their keys are listed in `tasks/jobs/job_lua_lib.py`.
+`tasks/jobs/job_lua_lib.py` lists the Redis keys.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from tasks.jobs.job_lua_lib import FUNCTIONS
 from tasks.jobs.leaderboard import RANK
 
 CHANNEL, ENDED = "jobs:changed", "jobs:ended"
-"""Where the ids of jobs are published: at every change, and once at the end."""
+"""Channels on which job ids are published: at every change, and once when the job ends."""
 
 COUNTERS = "jobs:counters"
 
-LOOKED = """
-local function looked(each)
+READ_JOB = """
+local function read_job(each)
   local job = 'job:' .. each
   local stored = redis.call('HGETALL', job)
   if #stored == 0 then return false end
@@ -23,15 +23,15 @@ local function looked(each)
 end
 """
 
-# id, operation, kernel type, timeout, batch id or '', request, key id or '', open jobs that the key may have,
-# fingerprint of the request, jobs that may be queued, bytes that may be kept, build timeout or '', queue timeout or '',
-# priority, GPU model or '', kind of work, digest of the work, line, '1' where an earlier answer may be given or '',
-# ttl, place in the batch or '', webhook or '', seconds that it is kept, fingerprint of all of the batch's bodies or '',
-# '1' where the job is to be read too or '', bytes that may be kept of the key
-# Says what tasks/jobs/admission.py reads, then the job as LOOK does.
+# Arguments: id, operation, kernel type, timeout, batch id or '', request, key id or '', maximum open jobs of the key,
+# fingerprint of the request, maximum queued jobs, maximum stored bytes, build timeout or '', queue timeout or '',
+# priority, GPU model or '', kind of work, digest of the work, queue, '1' if an earlier result may be reused or '',
+# ttl, position in the batch or '', webhook or '', seconds to keep the webhook, fingerprint of the batch's bodies or '',
+# '1' to return the job as well or '', maximum stored bytes of the key.
+# Returns what tasks/jobs/admission.py parses, then the job as READ returns it.
 CREATE = (
     FUNCTIONS
-    + LOOKED
+    + READ_JOB
     + """
 local function created()
   local batch, bodies = ARGV[5], 'batch:' .. ARGV[5] .. ':bodies'
@@ -43,9 +43,9 @@ local function created()
   local key, size = ARGV[7], #ARGV[6]
   if key ~= '' and redis.call('SCARD', 'jobs:open:' .. key) >= tonumber(ARGV[8]) then return {'key'} end
   if redis.call('ZCARD', 'jobs:queue') >= tonumber(ARGV[10]) then return {'queue'} end
-  if kept_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
+  if stored_bytes() + size + record_bytes > tonumber(ARGV[11]) then return {'memory'} end
   if key ~= '' and bytes_of_key(key) + size + record_bytes > tonumber(ARGV[26]) then return {'key memory'} end
-  if ARGV[15] ~= '' and not somebody_has(ARGV[15]) then
+  if ARGV[15] ~= '' and not has_live_worker(ARGV[15]) then
     return {redis.call('SISMEMBER', 'gpus', ARGV[15]) == 1 and 'gpu away' or 'gpu'}
   end
   local at = stamp()
@@ -56,7 +56,7 @@ local function created()
   redis.call('SET', job .. ':request', ARGV[6])
   if ARGV[22] ~= '' then redis.call('SET', job .. ':webhook', ARGV[22], 'EX', ARGV[23]) end
   if key ~= '' then redis.call('HSET', 'jobs:key_of', id, key) end
-  weigh(size)
+  set_size(size)
   if ARGV[21] ~= '' then redis.call('HSET', job, 'batch_index', ARGV[21]) end
   if ARGV[12] ~= '' then redis.call('HSET', job, 'build_timeout', ARGV[12]) end
   if ARGV[13] ~= '' then
@@ -74,12 +74,12 @@ local function created()
   if batch ~= '' then
     redis.call('ZADD', 'batch:' .. batch, at, id)
     redis.call('INCR', 'batch:' .. batch .. ':open')
-    -- Where one was answered at once, both were to expire: not while a job is open.
+    -- A job that reused a result may have set both to expire; they must persist while a job is open.
     redis.call('PERSIST', 'batch:' .. batch)
     redis.call('PERSIST', 'batch:' .. batch .. ':open')
     if ARGV[24] ~= '' then redis.call('SET', bodies, ARGV[24]) end
   end
-  take_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
+  assign_place(ARGV[14], expected(ARGV[16], ARGV[17]), at)
   enter(ARGV[18])
   redis.call('HSETNX', 'jobs:counters', 'counting_since', at)
   count('submitted')
@@ -87,15 +87,15 @@ local function created()
   count('by_operation:' .. ARGV[2])
   count('submitted_ms', math.floor(at * 1000))
   if ARGV[19] ~= '' then
-    local earlier, earlier_at, result = answered(key, ARGV[17], ARGV[15])
+    local earlier, earlier_at, result = earlier_result(key, ARGV[17], ARGV[15])
     if earlier then
       redis.call('SET', job .. ':result', result, 'EX', ARGV[20])
       redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
-      local told = redis.call('HGET', 'job:' .. earlier, 'summary')
-      if told then redis.call('HSET', job, 'summary', told) end
+      local summary = redis.call('HGET', 'job:' .. earlier, 'summary')
+      if summary then redis.call('HSET', job, 'summary', summary) end
       finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused', ARGV[20])
       local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
-      weigh(#result + #(told or '') + keep_texts(texts, ARGV[20]))
+      set_size(#result + #(summary or '') + store_artifacts(texts, ARGV[20]))
       count('reused')
       return {'answered', at}
     end
@@ -103,16 +103,16 @@ local function created()
   return {'new', at}
 end
 
-local said = created()
-if ARGV[25] ~= '' then table.insert(said, looked(id)) end
-return said
+local reply = created()
+if ARGV[25] ~= '' then table.insert(reply, read_job(id)) end
+return reply
 """
 )
 
-# id -> the record, its result, its rank among the queued, each false where there is none; false for an unknown job
-LOOK = LOOKED + "return looked(ARGV[1])"
+# id -> the record, its result, its rank among queued jobs, each false if absent; false for an unknown job
+READ = READ_JOB + "return read_job(ARGV[1])"
 
-# id, ttl: end a queued job whose time to be begun is over
+# id, ttl: end a queued job whose queue timeout has passed
 EXPIRE = (
     FUNCTIONS
     + """
@@ -122,11 +122,11 @@ return 1
 """
 )
 
-# id, attempt, state, stage, seconds since the stage began, whether the candidate is right so far ('1', '0') or ''
-ADVANCE = (
+# id, attempt, state, stage, seconds since the stage began, interim verdict of the candidate ('1', '0') or ''
+ENTER_STAGE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 if ARGV[6] ~= '' then
   redis.call('HSET', job, 'right', ARGV[6])
   redis.call('PUBLISH', 'jobs:changed', id)
@@ -144,34 +144,35 @@ return 1
 PULSE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 'lost' end
+if not owns_job(ARGV[2]) then return 'lost' end
 redis.call('SET', job .. ':owner', ARGV[2], 'EX', ARGV[3])
 return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 """
 )
 
-# id, attempt, ttl, result, names to count (JSON list), '1' where the answer may be given again or '', summary,
-# board or '', candidate, speed-up, verdict, then texts that are kept beside the result: name, bytes, name, bytes, …
+# id, attempt, ttl, result, names of counters to increment (JSON list), '1' if the result may be reused or '', summary,
+# board or '', candidate, speed-up, verdict, then the artifacts: name, bytes, name, bytes, …
 COMPLETE = (
     FUNCTIONS
     + RANK
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
 finish('completed', ARGV[11], ARGV[3])
--- A build that failed has not shown that the device works, nor has what another worker ran in an earlier attempt.
+-- Only an attempt that ran code shows that this worker's device works. A failed build does not, nor does an attempt on
+-- another worker.
 if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. ARGV[2] .. '}') then
   redis.call('HDEL', 'workers:faults', get('worker'))
 end
 local texts = {unpack(ARGV, 12)}
-weigh(#ARGV[4] + #ARGV[7] + keep_texts(texts, ARGV[3]))
-if ARGV[6] ~= '' then keep_answer(ARGV[3]) end
+set_size(#ARGV[4] + #ARGV[7] + store_artifacts(texts, ARGV[3]))
+if ARGV[6] ~= '' then register_for_reuse(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
-observe('queue_seconds', spent('queued'))
-observe('build_seconds', spent('build'))
-learn(worked(), ARGV[3])
-local waited, held_s = spent('wait_for_device'), ran()
+observe('queue_seconds', stage_seconds('queued'))
+observe('build_seconds', stage_seconds('build'))
+update_expected(worker_seconds(), ARGV[3])
+local waited, held_s = stage_seconds('wait_for_device'), device_seconds()
 if waited then observe('device_wait_seconds', waited) end
 if held_s then observe('run_seconds', held_s) end
 observe('end_to_end_seconds', now - get('submitted_at'))
@@ -184,20 +185,20 @@ return 1
 FAIL = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
-blame(ARGV[4], true)
+if not owns_job(ARGV[2]) then return 0 end
+record_fault(ARGV[4], true)
 fail(ARGV[3], ARGV[4])
 return 1
 """
 )
 
-# id, attempt, ttl, reason, attempts allowed, '1' where the fault is proven -> the line that it stands in now, or 0
+# id, attempt, ttl, reason, maximum attempts, '1' if the fault is proven -> the queue that the job is in now, or 0
 REQUEUE = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 local reason = 'attempt ' .. ARGV[2] .. ' on ' .. get('worker') .. ': ' .. ARGV[4]
-blame(ARGV[4], ARGV[6] == '1')
+record_fault(ARGV[4], ARGV[6] == '1')
 if get('cancel_requested') ~= '' then
   finish('cancelled', 'requested', ARGV[3])
   return 0
@@ -212,24 +213,24 @@ redis.call('HDEL', job, 'right')
 release()
 note('queued', now, ARGV[2] + 1, reason)
 move('queued', 'queued', now)
-enter(line_of_choice())
+enter(choose_line())
 count('requeued')
 return get('line')
 """
 )
 
-# id, ttl -> whether it had not ended: it is cancelled now, or will be
+# id, ttl -> 1 if the job was open: it is cancelled now, or its worker will cancel it
 CANCEL = (
     FUNCTIONS
     + """
 local state = get('state')
 if state == 'queued' then
   finish('cancelled', 'requested', ARGV[2])
-elseif held(get('attempt')) and get('cancel_requested') == '' then
+elseif owns_job(get('attempt')) and get('cancel_requested') == '' then
   redis.call('HSET', job, 'cancel_requested', text(now))
   redis.call('PUBLISH', 'jobs:changed', id)
 end
-return (state == 'queued' or held(get('attempt'))) and 1 or 0
+return (state == 'queued' or owns_job(get('attempt'))) and 1 or 0
 """
 )
 
@@ -237,13 +238,13 @@ return (state == 'queued' or held(get('attempt'))) and 1 or 0
 FINISH_CANCELLED = (
     FUNCTIONS
     + """
-if not held(ARGV[2]) then return 0 end
+if not owns_job(ARGV[2]) then return 0 end
 finish('cancelled', 'requested', ARGV[3])
 return 1
 """
 )
 
-# '', epoch seconds, how many at most
+# '', epoch seconds, maximum number of jobs to remove
 CLEANUP = (
     FUNCTIONS
     + """
@@ -255,8 +256,8 @@ for _, each in ipairs(old) do
     redis.call('ZREM', 'batch:' .. batch, each)
     if redis.call('EXISTS', 'batch:' .. batch) == 0 then redis.call('DEL', 'batch:' .. batch .. ':bodies') end
   end
-  lighten(each)
-  -- Not from the record, which may have expired: nothing else would ever take the job off its key's list.
+  release_bytes(each)
+  -- The record may have expired, so the key comes from an index: nothing else removes the job from its key's list.
   local key = redis.call('HGET', 'jobs:key_of', each)
   if key then
     redis.call('ZREM', 'jobs:key:' .. key, each)

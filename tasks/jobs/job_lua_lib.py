@@ -1,18 +1,23 @@
-"""What the moves of a job record have in common, as Lua functions; and the keys that they work on.
+"""Lua functions that the state transitions of a job share, and the list of Redis keys that they use.
 
-Keys (none of them shared with Celery's): `job:<id>` the record, a hash; `job:<id>:request` until the job is terminal;
-`job:<id>:result` once it is completed, and with it `job:<id>:artifacts`, a hash of compressed texts, where any were
-asked for; `job:<id>:owner` while somebody works on it, expiring when he stops saying so;
-`jobs:all`, `jobs:state:<state>` and `batch:<id>` by time of submission; `jobs:finished` by time of finishing;
-`batch:<id>:open` how many of it are not terminal, `batch:<id>:bodies` a fingerprint of all its bodies where they came
-under an idempotency key; `jobs:counters`, a hash. Of jobs that came with an API key: `jobs:key:<key>` by time of
-submission, `jobs:open:<key>` those that are not terminal, `jobs:key_of` whose each is, until cleanup.
-`jobs:bytes:of_key` has, by key, what of `jobs:bytes:kept` is its.
-`jobs:deadlines` has the queued jobs that have one, by the time at which it passes. `jobs:bytes` has about what each
-job takes, its request or its result, until cleanup, and `jobs:bytes:kept` the sum. Those of the queue are in
-`tasks/jobs/queue_lua_lib.py`. Of `tasks/fleet/heartbeat.py`'s, `workers`, `workers:gpu`, `gpus` and `worker:<name>` are
-read; of `tasks/fleet/quarantine.py`'s, `workers:quarantined` is read and `workers:faults` counted. Jobs that have ended
-go into `traces:due` of `tasks/jobs/trace_queue.py`. Redis Cluster is not supported (nor is it by Celery).
+Keys (none is shared with Celery):
+- `job:<id>`: the record, a hash. `job:<id>:request`: until the job is terminal. `job:<id>:result`: once it completed.
+- `job:<id>:artifacts`: a hash of compressed texts, with the result, if the request asked for any.
+- `job:<id>:owner`: set while a worker runs the job; expires when the worker stops renewing it.
+- `jobs:all`, `jobs:state:<state>`, `batch:<id>`: job ids by time of submission. `jobs:finished`: by time of the end.
+- `batch:<id>:open`: number of open jobs of the batch. `batch:<id>:bodies`: a fingerprint of all its bodies, if they
+  came under an idempotency key.
+- `jobs:counters`: a hash of counters.
+- `jobs:key:<key>`: the jobs of an API key by time of submission. `jobs:open:<key>`: those that are not terminal.
+  `jobs:key_of`: the key of each job, until cleanup.
+- `jobs:bytes`: approximate size of each job's request or result, until cleanup. `jobs:bytes:kept`: their sum.
+  `jobs:bytes:of_key`: the sum of each API key.
+- `jobs:deadlines`: queued jobs with a queue timeout, by the time at which it passes.
+- `traces:due` of `tasks/jobs/trace_queue.py`: jobs that have ended.
+
+`tasks/jobs/queue_lua_lib.py` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`, `gpus` and
+`worker:<name>` of `tasks/fleet/heartbeat.py`. They read `workers:quarantined` and increment `workers:faults` of
+`tasks/fleet/quarantine.py`. Redis Cluster is not supported, because Celery does not support it either.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ BUCKETS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
 )
-"""Upper bounds of the histograms of `observe`, each of which counts what is above the one before it."""
+"""Upper bounds of the histogram buckets of `observe`, in s; each bucket counts the values above the previous bound."""
 
 _CORE = (
     f"local buckets = {{{', '.join(map(str, BUCKETS_S))}}}"
@@ -38,33 +43,33 @@ local function text(at) return string.format('%.6f', at) end
 local function get(field) return redis.call('HGET', job, field) or '' end
 local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
 
--- Strictly rising, so that no two jobs share a place in a list that is paged by time.
+-- Strictly increasing, so that no two jobs have the same position in a list that clients page by time.
 local function stamp()
   local at = math.max(now, tonumber(redis.call('GET', 'jobs:stamp') or '0') + 0.000001)
   redis.call('SET', 'jobs:stamp', text(at))
   return text(at)
 end
 
--- What is kept of requests and results, with 2 KiB for the rest of each record (docs/measurements.md). Not asked of the
--- records when they go, since they may have expired by then.
+-- Bytes of requests and results, plus 2 KiB for the rest of each record (docs/measurements.md). The sizes are stored
+-- apart from the records, because a record may have expired when its size is subtracted.
 local record_bytes = 2048
-local function kept_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
+local function stored_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
 local function bytes_of_key(key) return tonumber(redis.call('HGET', 'jobs:bytes:of_key', key) or '0') end
 local function charge(key, size)
   if not key then return end
   local left = bytes_of_key(key) + size
-  -- Below zero by jobs of an earlier version, which charged no key.
+  -- Below zero for jobs of an earlier version, which counted no bytes for their key.
   redis.call('HSET', 'jobs:bytes:of_key', key, left)
   if left <= 0 then redis.call('HDEL', 'jobs:bytes:of_key', key) end
 end
-local function weigh(size)
+local function set_size(size)
   local before = tonumber(redis.call('HGET', 'jobs:bytes', id) or '0')
   redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
   redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
   charge(redis.call('HGET', 'jobs:key_of', id), size + record_bytes - before)
 end
--- Texts beside a result, as names and contents in turn; what they take.
-local function keep_texts(texts, ttl)
+-- Stores artifacts, given as alternating names and contents; returns their size.
+local function store_artifacts(texts, ttl)
   local size = 0
   for _, part in ipairs(texts) do size = size + #part end
   if size > 0 then
@@ -74,7 +79,7 @@ local function keep_texts(texts, ttl)
   return size
 end
 
-local function lighten(each)
+local function release_bytes(each)
   local size = tonumber(redis.call('HGET', 'jobs:bytes', each) or '0')
   redis.call('DECRBY', 'jobs:bytes:kept', size)
   redis.call('HDEL', 'jobs:bytes', each)
@@ -97,8 +102,8 @@ local function observe(name, seconds)
   end
 end
 
--- True for the worker that still holds this attempt; false for one that was given up, and once the job is terminal.
-local function held(attempt)
+-- True for the worker that owns this attempt; false for an attempt that was given up, and once the job is terminal.
+local function owns_job(attempt)
   local state = get('state')
   return (state == 'building' or state == 'waiting' or state == 'running') and get('attempt') == attempt
 end
@@ -125,7 +130,7 @@ local function move(state, stage, at)
   redis.call('PUBLISH', 'jobs:changed', id)
 end
 
-local function spent(...)
+local function stage_seconds(...)
   local total = nil
   for _, stage in ipairs({...}) do
     local seconds = tonumber(get('spent:' .. stage))
@@ -134,14 +139,14 @@ local function spent(...)
   return total
 end
 
--- For how long it held the device; nil where it did not: 'inspect' is entered where there is nothing to look into, too.
-local function ran()
-  local judged = spent('load', 'validate', 'time')
-  return judged and judged + (spent('inspect') or 0)
+-- Seconds on the device; nil without any. Every job enters 'inspect', so that stage alone does not count.
+local function device_seconds()
+  local evaluated = stage_seconds('load', 'validate', 'time')
+  return evaluated and evaluated + (stage_seconds('inspect') or 0)
 end
 
--- What of a worker it took.
-local function worked() return (spent('build') or 0) + (ran() or 0) end
+-- Seconds of a worker's time that the job took.
+local function worker_seconds() return (stage_seconds('build') or 0) + (device_seconds() or 0) end
 
 """
 )
@@ -151,7 +156,7 @@ local function release()
   redis.call('HDEL', 'jobs:messages', get('message'))
 end
 
--- `cause`: the verdict of a completed job, else why it ended so.
+-- `cause`: the verdict of a completed job, else the reason of its end.
 local function finish(state, cause, ttl)
   local batch, key = get('batch_id'), get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
@@ -159,20 +164,20 @@ local function finish(state, cause, ttl)
   move(state, 'done', now)
   leave()
   release()
-  settle(worked())
+  charge_share(worker_seconds())
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
-  weigh(0)
+  set_size(0)
   redis.call('EXPIRE', job, ttl)
   redis.call('HSET', job, 'cause', cause)
   count(state)
   count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
   redis.call('PUBLISH', 'jobs:ended', id)
-  -- Told to who asked for that (`tasks/jobs/webhook_outbox.py`).
+  -- The API delivers the webhook that the request asked for (`tasks/jobs/webhook_outbox.py`).
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
-    tell_webhook(id, text(now))
+    schedule_webhook(id, text(now))
   end
   if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
@@ -185,9 +190,9 @@ local function finish(state, cause, ttl)
   end
 end
 
--- Writes down an attempt that ended by a fault of ours, so that it can be told, and that another worker has the next.
--- `proven`: not by the text of a submission's process alone, which must not quarantine a worker.
-local function blame(reason, proven)
+-- Records an attempt that ended by a fault of the service, for the API, and so that another worker runs the next one.
+-- `proven`: the evidence is more than text from a submission's process, which must not quarantine a worker.
+local function record_fault(reason, proven)
   local worker, before, tried = get('worker'), get('failed_attempts'), get('tried')
   local entry = '{"attempt":' .. get('attempt') .. ',"worker":' .. cjson.encode(worker) .. ',"stage":"' .. get('stage')
                 .. '","at":' .. text(now) .. ',"reason":' .. cjson.encode(reason) .. '}'
@@ -196,7 +201,7 @@ local function blame(reason, proven)
   if proven then redis.call('HINCRBY', 'workers:faults', worker, 1) end
 end
 
--- Whether a queued job has not been begun in the time that its request gave it.
+-- Whether no worker started a queued job within its queue timeout.
 local function overdue()
   local deadline = redis.call('ZSCORE', 'jobs:deadlines', id)
   return deadline and get('state') == 'queued' and tonumber(deadline) <= now

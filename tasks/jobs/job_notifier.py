@@ -1,4 +1,4 @@
-"""Waiting for jobs to change: one listener thread for all the requests that a process holds."""
+"""Waiting for changes of jobs: one listener thread serves all requests of a process."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tasks.jobs.job_lua import CHANNEL, ENDED
 from tasks.jobs.job_view import text
 
 RETRY_S = 0.2
-LOOK_S = 1.0
-"""How long the listener reads at a time before it looks whether it should stop, or the process is being stopped."""
+POLL_S = 1.0
+"""Maximum time of one read of the listener, in s; then it checks whether it or the process should stop."""
 
 UNLIMITED = 1 << 20
 
 log = logging.getLogger(__name__)
 
 
-class JobHub:
-    """Wakes waiters when a job moves. The listener starts with the first waiter, so a hub may be made before a fork.
+class JobNotifier:
+    """Wakes waiters when a job changes. The first waiter starts the listener, so a hub may be created before a fork.
 
-    A waiter may also be woken for nothing (after a reconnect everybody is: changes may have been missed), so it looks
-    at the record again, always.
+    Waiters must read the record again when they wake, because wake-ups can be spurious: a reconnect wakes all of them,
+    as changes may have been missed.
     """
 
     def __init__(self, redis: Redis, capacity: int = UNLIMITED) -> None:
-        """At most `capacity` callers hold a place of `try_enter` at once."""
+        """`capacity` is the maximum number of concurrent waiters that `try_enter` admits."""
         self._redis = redis
-        self._places = BoundedSemaphore(capacity)
+        self._slots = BoundedSemaphore(capacity)
         self._lock = Lock()
         self._waiting: defaultdict[str, set[Event]] = defaultdict(set)
         self._awaiting_end: defaultdict[str, set[Event]] = defaultdict(set)
@@ -41,20 +41,20 @@ class JobHub:
         self._closing = Event()
         self._listening = Event()
         self.stopping: Callable[[], bool] = lambda: False
-        """Whether the process is being stopped. The listener asks, so that hundreds need not."""
+        """Whether the process is being stopped. Only the listener polls it, on behalf of hundreds of waiters."""
 
     def try_enter(self) -> bool:
-        """Take a waiter's place if one is free; then `leave` gives it back."""
-        return self._places.acquire(blocking=False)
+        """Reserve a waiter's slot if one is free; `leave` releases it."""
+        return self._slots.acquire(blocking=False)
 
     def leave(self) -> None:
-        self._places.release()
+        self._slots.release()
 
     @contextmanager
     def watch(self, job_id: str, *, end: bool = False) -> Iterator[Event]:
-        """An event that is set by every change of the job from now on: look at the record inside, then wait on it.
+        """An event that every later change of the job sets. Read the record inside the block, then wait for the event.
 
-        With `end` only when the job has ended: each look of hundreds who wait for that costs milliseconds.
+        With `end`, only the end of the job sets it. Hundreds wait for that, and each needless read costs milliseconds.
         """
         self._ensure_listener()
         waiting, change = self._awaiting_end if end else self._waiting, Event()
@@ -69,7 +69,7 @@ class JobHub:
                     del waiting[job_id]
 
     def close(self) -> None:
-        """Stop listening and wake everybody."""
+        """Stop the listener and wake all waiters."""
         self._closing.set()
         if self._listener is not None:
             self._listener.join()
@@ -77,21 +77,21 @@ class JobHub:
 
     def _ensure_listener(self) -> None:
         with self._lock:
-            # A thread does not survive a fork: in the child it is there but not alive.
+            # A thread does not survive a fork: in the child the object exists, but the thread is not alive.
             if self._listener is None or not self._listener.is_alive():
                 self._listening.clear()
                 self._listener = Thread(target=self._listen, name="job-hub", daemon=True)
                 self._listener.start()
-        self._listening.wait(LOOK_S)
+        self._listening.wait(POLL_S)
 
     def _listen(self) -> None:
         while not self._closing.is_set():
             try:
                 self._follow()
             except Exception as error:
-                # A thread that ended here would leave everybody who waits until the next one comes.
-                known = isinstance(error, RedisError | OSError)
-                log.warning("job changes are not heard, trying on: %s", error, exc_info=None if known else error)
+                # If this thread ended here, no waiter would wake until the next one arrives.
+                expected = isinstance(error, RedisError | OSError)
+                log.warning("job changes are not received, retrying: %s", error, exc_info=None if expected else error)
                 self._closing.wait(RETRY_S)
             self._wake_all_at_a_stop()
 
@@ -99,12 +99,12 @@ class JobHub:
         with self._redis.pubsub(ignore_subscribe_messages=False) as changes:  # type: ignore[no-untyped-call]
             changes.subscribe(CHANNEL, ENDED)
             while not self._closing.is_set():
-                message = changes.get_message(timeout=LOOK_S)
+                message = changes.get_message(timeout=POLL_S)
                 self._wake_all_at_a_stop()
                 if message is None:
                     continue
                 if message["type"] == "subscribe" and message["data"] == len((CHANNEL, ENDED)):
-                    # Woken first: who waits from here on has missed nothing, and is not to be woken for it.
+                    # Wake all before the listener counts as ready: a later waiter has missed nothing.
                     self._wake_all()
                     self._listening.set()
                 elif message["type"] == "message":

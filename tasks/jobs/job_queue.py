@@ -1,7 +1,7 @@
-"""The lines of queued jobs and the Celery queues of the same names, whose messages only say that there is a job.
+"""The queues of jobs, and the Celery queues of the same names, whose messages only say that a job is waiting.
 
-A message is no job's own: who gets one begins the first job of all lines that he serves. So none may lack, while one
-too many does nothing.
+A message does not belong to a job: the worker that receives it starts the first job of all queues that it serves. A
+missing message would leave a job waiting; a surplus message does nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tasks.jobs import queue_lua
 from tasks.jobs.job_view import text
 from tasks.jobs.queue_lua_lib import COMMON
 
-__all__ = ["COMMON", "Claim", "Line", "Lines", "Message", "line_of_gpu", "line_of_worker"]
+__all__ = ["COMMON", "Claim", "JobQueue", "Message", "QueueStats", "queue_of_gpu", "queue_of_worker"]
 
-LONG_S = 600.0
-"""Whoever has waited longer is not passed over for ever, whatever his priority and share:"""
-EVERY = 4
-"""one of so many jobs that begin is then the one that has waited longest."""
+LONG_WAIT_S = 600.0
+"""Waiting time above which a job may start regardless of its priority and share, in s (docs/adr/0021)."""
+LONG_WAIT_EVERY = 4
+"""One of this many started jobs is then the job that has waited longest."""
 
-TRIES = 100
-"""So many jobs whose time to be begun is over are ended by one claim; the rest by the reconciler."""
+MAX_EXPIRED_PER_CLAIM = 100
+"""Maximum number of jobs past their queue timeout that one claim ends; the reconciler ends the rest."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A Celery message that a worker has received: its task id and the queue that it came from."""
+    """A Celery message that a worker received: its task id and the Celery queue it came from."""
 
     id: str
     queue: str = COMMON
@@ -38,20 +38,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to run one attempt of a job; every move names the attempt, so a stale owner moves nothing.
+    """The right to run one attempt of a job. Every transition names the attempt, so a stale owner changes nothing.
 
-    `lacking` is a queue whose line has a job without a message now: whoever claims sends it one.
+    `queue_to_wake` names a queue that now has fewer messages than jobs: the worker that claims sends it one.
     """
 
     job_id: str
     attempt: int
     request: Request
-    lacking: str | None = None
+    queue_to_wake: str | None = None
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line that has jobs, and the messages in its queue."""
+class QueueStats:
+    """A queue that has jobs, and the number of messages in the Celery queue of the same name."""
 
     name: str
     jobs: int
@@ -59,13 +59,13 @@ class Line:
 
     @property
     def worker(self) -> str | None:
-        """Whose line it is; None for one of several workers."""
-        own = self.name.removeprefix(f"{COMMON}.")
-        return own if own != self.name and not own.startswith("gpu.") else None
+        """The worker that alone serves this queue; None if several workers may serve it."""
+        worker = self.name.removeprefix(f"{COMMON}.")
+        return worker if worker != self.name and not worker.startswith("gpu.") else None
 
 
-class Unreadable(ValueError):
-    """The stored request of a claimed job cannot be read: `job_id`, `attempt`."""
+class UnreadableRequest(ValueError):
+    """The stored request of the claimed job `job_id`, attempt `attempt`, cannot be parsed."""
 
     def __init__(self, job_id: str, attempt: int, why: Exception) -> None:
         super().__init__(f"the stored request cannot be read ({why}); submit the job again")
@@ -73,8 +73,8 @@ class Unreadable(ValueError):
         self.attempt = attempt
 
 
-class Lines:
-    """Where queued jobs stand. Every method is one round trip, safe from any thread and process."""
+class JobQueue:
+    """All queues of jobs in Redis. Every method is one round trip, safe from any thread and process."""
 
     def __init__(self, redis: Redis, ttl_s: int) -> None:
         self._redis = redis
@@ -82,77 +82,80 @@ class Lines:
         self._claim = redis.register_script(queue_lua.CLAIM)
         self._move = redis.register_script(queue_lua.MOVE)
         self._count = redis.register_script(queue_lua.COUNT)
-        self._forget_shares = redis.register_script(queue_lua.FORGET_SHARES)
+        self._drop_shares = redis.register_script(queue_lua.DROP_SHARES)
 
     def claim(self, worker: str, gpu: str, message: Message | None, owner_ttl_s: int) -> Claim | None:
-        """Begin the first job of the lines that this worker serves; None where there is none.
+        """Start the first job of the queues that this worker serves; None if they are empty.
 
-        None also for a message under which a job runs already: it was delivered twice. Raises Unreadable.
+        None also if a job already runs under this message, which Redis delivered twice. Raises UnreadableRequest.
         """
         name, queue = (message.id, message.queue) if message is not None else ("", COMMON)
-        claimed = self._claim(args=["", worker, gpu, name, queue, owner_ttl_s, self._ttl_s, LONG_S, EVERY, TRIES])
+        limits = (LONG_WAIT_S, LONG_WAIT_EVERY, MAX_EXPIRED_PER_CLAIM)
+        claimed = self._claim(args=["", worker, gpu, name, queue, owner_ttl_s, self._ttl_s, *limits])
         if claimed is None:
             return None
-        job_id, attempt, stored, lacking = text(claimed[0]), int(claimed[1]), claimed[2], text(claimed[3])
+        job_id, attempt, stored, queue_to_wake = text(claimed[0]), int(claimed[1]), claimed[2], text(claimed[3])
         try:
-            return Claim(job_id, attempt, read_request(stored), lacking or None)
+            return Claim(job_id, attempt, read_request(stored), queue_to_wake or None)
         except ValueError as error:
-            raise Unreadable(job_id, attempt, error) from error
+            raise UnreadableRequest(job_id, attempt, error) from error
 
     def running_under(self, message_id: str) -> tuple[str, int] | None:
-        """The job and the attempt that run under this message; None where none does."""
-        found = self._redis.hget("jobs:messages", message_id)
-        if found is None:
+        """The id and the attempt of the job that runs under this message; None if there is none."""
+        stored = self._redis.hget("jobs:messages", message_id)
+        if stored is None:
             return None
-        job_id, _, attempt = text(found).rpartition(" ")
+        job_id, _, attempt = text(stored).rpartition(" ")
         return job_id, int(attempt)
 
     def move(self, job_id: str) -> str | None:
-        """Have a queued job stand in the line that is right for it now; which, or None where it is not queued."""
-        line = self._move(args=[job_id])
-        return None if line is None else text(line)
+        """Move a queued job to the queue that suits it now, and return that queue; None if the job is not queued."""
+        queue = self._move(args=[job_id])
+        return None if queue is None else text(queue)
 
-    def all(self) -> list[Line]:
-        """Those that have jobs."""
-        return [Line(text(name), int(jobs), int(messages)) for name, jobs, messages in self._count(args=[""])]
+    def all(self) -> list[QueueStats]:
+        """The queues that have jobs."""
+        return [QueueStats(text(name), int(jobs), int(messages)) for name, jobs, messages in self._count(args=[""])]
 
-    def jobs(self, line: str, limit: int) -> list[str]:
-        """The first jobs of a line, in order."""
-        places = self._redis.zrange(f"jobs:line:{line}", 0, limit - 1)
-        return [job_of(text(place)) for place in places]
+    def jobs(self, queue: str, limit: int) -> list[str]:
+        """The ids of the first jobs of a queue, in order."""
+        queue_keys = self._redis.zrange(f"jobs:line:{queue}", 0, limit - 1)
+        return [job_of(text(queue_key)) for queue_key in queue_keys]
 
-    def ahead(self, lines: Sequence[str], limit: int) -> list[tuple[str, str]]:
-        """The first jobs of each of those lines, in the order of all: its line and its id."""
+    def peek(self, queues: Sequence[str], limit: int) -> list[tuple[str, str]]:
+        """The first `limit` jobs of each queue, in the order in which they start: pairs of queue and job id."""
         with self._redis.pipeline(transaction=False) as pipe:
-            for line in lines:
-                pipe.zrange(f"jobs:line:{line}", 0, limit - 1)
-            found = pipe.execute()
-        places = sorted((text(place), line) for line, first in zip(lines, found, strict=True) for place in first)
-        return [(line, job_of(place)) for place, line in places]
+            for queue in queues:
+                pipe.zrange(f"jobs:line:{queue}", 0, limit - 1)
+            heads_by_queue = pipe.execute()
+        heads = sorted(
+            (text(queue_key), queue) for queue, first in zip(queues, heads_by_queue, strict=True) for queue_key in first
+        )
+        return [(queue, job_of(queue_key)) for queue_key, queue in heads]
 
-    def forget_shares(self) -> None:
-        """Drop what says nothing about the order any more."""
-        self._forget_shares(args=[""])
+    def drop_shares(self) -> None:
+        """Remove fair shares that no longer influence the order."""
+        self._drop_shares(args=[""])
 
 
 def read_request(stored: bytes | str) -> Request:
-    """A job's request as it is stored; raises ValueError for what is none."""
+    """Parse a stored request; raises ValueError if that fails."""
     try:
         return Request.from_wire(json.loads(stored))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(repr(error)) from error
 
 
-def job_of(place: str) -> str:
-    """Whose place it is."""
-    return place.split(":", 4)[4]
+def job_of(queue_key: str) -> str:
+    """The job id at the end of a queue key."""
+    return queue_key.split(":", 4)[4]
 
 
-def line_of_worker(worker: str) -> str:
-    """The line that this worker alone serves."""
+def queue_of_worker(worker: str) -> str:
+    """The queue that only this worker serves."""
     return f"{COMMON}.{worker}"
 
 
-def line_of_gpu(model: str | None) -> str:
-    """The line of jobs that ask for that model; the common one for those that ask for none."""
+def queue_of_gpu(model: str | None) -> str:
+    """The queue of jobs that ask for this GPU model; the common queue for None."""
     return COMMON if model is None else f"{COMMON}.gpu.{model}"

@@ -1,4 +1,4 @@
-"""Job records: the one truth about every job, in Redis, moved only by compare-and-set."""
+"""Job records in Redis: the only authority on every job, changed only by compare-and-set."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
 from tasks.jobs import admission, counters, job_lua
-from tasks.jobs.admission import UNLIMITED, Admission, Limits, Refusal, Seen
-from tasks.jobs.job_queue import Claim, Lines, Message, Unreadable
+from tasks.jobs.admission import UNLIMITED, AcceptedJob, Admission, Limits, Refusal
+from tasks.jobs.job_queue import Claim, JobQueue, Message, UnreadableRequest
 from tasks.jobs.job_view import JobView, text
 from tasks.jobs.leaderboard import Summary
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.webhook_outbox import Webhook
 
-__all__ = ["Claim", "JobRecords", "JobView", "Message", "Pulse"]
+__all__ = ["Claim", "JobStore", "JobView", "Message", "Pulse"]
 
 MAX_ATTEMPTS = 3
 PULSE_TTL_S = 6
-"""An owner that has not said for so long that it is at work counts as gone."""
-SWEEP = 500
+"""Seconds without a pulse after which the owner of an attempt counts as dead."""
+MAX_PER_SWEEP = 500
 REASON_CHARS = 2000
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
 Pulse = Literal["go on", "cancel", "lost"]
 
 
-class JobRecords:
-    """The records of all jobs. Every move is one round trip, safe from any thread and process.
+class JobStore:
+    """The records of all jobs. Every transition is one round trip, safe from any thread and process.
 
-    Moves return False when the caller no longer holds the attempt (given up and queued again, or terminal): he must
-    stop, and nothing he did counts. A terminal state is written exactly once.
+    A transition returns False if the caller no longer owns the attempt: the job was queued again or is terminal. The
+    caller must stop then, and its results do not count. A terminal state is written exactly once.
     """
 
     def __init__(self, redis: Redis, ttl_s: int) -> None:
-        """Finished jobs are kept for `ttl_s` seconds."""
+        """Records of finished jobs expire after `ttl_s` seconds."""
         self._redis = redis
         self._ttl_s = ttl_s
-        self.lines = Lines(redis, ttl_s)
+        self.queue = JobQueue(redis, ttl_s)
         self._create = redis.register_script(job_lua.CREATE)
-        self._look = redis.register_script(job_lua.LOOK)
+        self._read = redis.register_script(job_lua.READ)
         self._expire = redis.register_script(job_lua.EXPIRE)
-        self._advance = redis.register_script(job_lua.ADVANCE)
+        self._enter_stage = redis.register_script(job_lua.ENTER_STAGE)
         self._pulse = redis.register_script(job_lua.PULSE)
         self._complete = redis.register_script(job_lua.COMPLETE)
         self._fail = redis.register_script(job_lua.FAIL)
@@ -66,10 +66,12 @@ class JobRecords:
         key: Key | None = None,
         limits: Limits = UNLIMITED,
         webhook: Webhook | None = None,
-    ) -> Seen | Refusal:
-        """Record a new job as queued, belonging to `key`, unless something is full; one that is there stays."""
-        arguments = admission.arguments(job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook, read=True)
-        return admission.seen(job_id, self._create(args=arguments))
+    ) -> AcceptedJob | Refusal:
+        """Record a new job of `key` as queued, or return the refusal; a job that exists already stays as it is."""
+        arguments = admission.create_arguments(
+            job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook, read=True
+        )
+        return admission.parse_job_reply(job_id, self._create(args=arguments))
 
     def create_many(
         self,
@@ -82,164 +84,177 @@ class JobRecords:
         webhooks: Mapping[str, Webhook] | None = None,
         bodies: str = "",
     ) -> list[Admission]:
-        """Record many jobs, in their order, in one round trip; for each what `create` says.
+        """Record many jobs in one round trip, in order; returns the admission of each, as `create` does.
 
-        `indexes` are their places in the batch, where some of its bodies were refused: 0, 1, 2, … without. `bodies` is
-        a fingerprint of all of them, where the batch can come again; `webhooks` are by job.
+        `indexes` are the positions in the batch if some of its bodies were refused, else 0, 1, 2, …. `bodies` is a
+        fingerprint of all bodies, for a batch that a client may send again. `webhooks` are by job id.
         """
-        places = (indexes or range(len(jobs))) if batch_id else [None] * len(jobs)
+        indices = (indexes or range(len(jobs))) if batch_id else [None] * len(jobs)
         with self._redis.pipeline(transaction=False) as pipe:
-            for (job_id, request), index in zip(jobs, places, strict=True):
-                own = (job_id, request, batch_id, key, limits, self._ttl_s, index)
+            for (job_id, request), index in zip(jobs, indices, strict=True):
+                job_arguments = (job_id, request, batch_id, key, limits, self._ttl_s, index)
                 hook = (webhooks or {}).get(job_id)
-                self._create(args=admission.arguments(*own, webhook=hook, bodies=bodies), client=pipe)
-            return [admission.answer(said) for said in pipe.execute()]
+                self._create(args=admission.create_arguments(*job_arguments, webhook=hook, bodies=bodies), client=pipe)
+            return [admission.parse_reply(reply) for reply in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
-        """The job with its result; None when it was never recorded or is no longer kept."""
-        found = self._look(args=[job_id])
-        if found is None:
+        """The job with its result; None if it is unknown or has expired."""
+        reply = self._read(args=[job_id])
+        if reply is None:
             return None
-        view = JobView.looked(job_id, found)
-        # By this machine's clock, which only decides whether Redis is asked. No worker may live that ends it.
+        view = JobView.from_lua(job_id, reply)
+        # No worker may be alive to end an overdue job. The local clock only decides whether Redis is asked to do so.
         if view.overdue(time.time()) and self.expire(job_id):
             return self.get(job_id)
         return view
 
     def claim(self, worker: str, gpu: str = "", message: Message | None = None) -> Claim | None:
-        """Begin the first job of the lines that this worker serves; None where there is none
-        (`tasks/jobs/job_queue.py`).
+        """Start the first job of the queues that this worker serves; None if they are empty.
 
-        `gpu` is the model of its device. None also for a message under which a job runs already.
+        `gpu` is the model of the worker's device. None also if a job already runs under this message.
         """
         try:
-            return self.lines.claim(worker, gpu, message, PULSE_TTL_S)
-        except Unreadable as error:
+            return self.queue.claim(worker, gpu, message, PULSE_TTL_S)
+        except UnreadableRequest as error:
             self.fail(error.job_id, error.attempt, str(error))
             return None
 
-    def advance(self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0, right: bool | None = None) -> bool:
-        """Enter a stage, which began `ago` seconds before this call; `right`: the verdict so far, if any."""
-        verdict = "" if right is None else int(right)
+    def enter_stage(
+        self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0, interim_correct: bool | None = None
+    ) -> bool:
+        """Enter a stage that began `ago` seconds before this call; `interim_correct` is the interim verdict, if any."""
+        verdict = "" if interim_correct is None else int(interim_correct)
         state = STATE_OF_STAGE[stage].value
-        return bool(self._advance(args=[job_id, attempt, state, stage.value, f"{ago:.6f}", verdict]))
+        return bool(self._enter_stage(args=[job_id, attempt, state, stage.value, f"{ago:.6f}", verdict]))
 
     def pulse(self, job_id: str, attempt: int) -> Pulse:
-        """Say that this attempt is at work (at least every PULSE_TTL_S / 2) and hear whether it still should be."""
+        """Report that this attempt is alive (at least every PULSE_TTL_S / 2); returns whether it should go on."""
         return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
 
     def complete(
         self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Store the answer, terminal, and `texts` by name beside it; ValueError for NaN or infinity: not JSON."""
+        """End the job with its result and artifacts (`texts`, by name); ValueError for NaN or infinity, not in JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
-        names = json.dumps(counters.counted(body))
-        again = "1" if reusable(body) else ""
-        summary = Summary.of(body)
-        told = json.dumps(asdict(summary), separators=(",", ":"))
-        place = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
-        own = [job_id, attempt, self._ttl_s, result, names, again, told, *place, body["verdict"]]
-        beside = [part for named in (texts or {}).items() for part in named]
-        return bool(self._complete(args=[*own, *beside]))
+        names = json.dumps(counters.names_to_count(body))
+        reuse_flag = "1" if reusable(body) else ""
+        summary = Summary.from_body(body)
+        summary_json = json.dumps(asdict(summary), separators=(",", ":"))
+        board_entry = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
+        record_arguments = [
+            job_id,
+            attempt,
+            self._ttl_s,
+            result,
+            names,
+            reuse_flag,
+            summary_json,
+            *board_entry,
+            body["verdict"],
+        ]
+        artifact_arguments = [part for named in (texts or {}).items() for part in named]
+        return bool(self._complete(args=[*record_arguments, *artifact_arguments]))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
-        """End the job as our own fault, terminal."""
-        return bool(self._fail(args=[job_id, attempt, self._ttl_s, _told(error)]))
+        """End the job by a fault of the service."""
+        return bool(self._fail(args=[job_id, attempt, self._ttl_s, _storable(error)]))
 
     def requeue(self, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> str | None:
-        """Queue the job again after a fault of ours, at its place; the line, to whose queue the caller sends a message.
+        """Queue the job again after a fault of the service; returns the queue, to which the caller sends a message.
 
-        A line of another worker's while there is one that has not failed it. None also when the job ended instead:
-        cancelled where that was asked for, failed with the reasons of all its attempts after MAX_ATTEMPTS. A fault that
-        is not `proven` does not count for its worker's quarantine.
+        The job keeps its position. It goes to another worker's queue while one exists that has not failed it. None if
+        the job ended instead: cancelled on request, or failed with all reasons after MAX_ATTEMPTS. Only a `proven`
+        fault counts towards the quarantine of its worker.
         """
-        line = self._requeue(args=[job_id, attempt, self._ttl_s, _told(reason), MAX_ATTEMPTS, "1" if proven else ""])
-        return None if line == 0 else text(line)
+        queue = self._requeue(
+            args=[job_id, attempt, self._ttl_s, _storable(reason), MAX_ATTEMPTS, "1" if proven else ""]
+        )
+        return None if queue == 0 else text(queue)
 
     def cancel(self, job_id: str) -> JobView | None:
-        """Cancel a queued job at once, ask a running one to stop, leave a terminal one; None for an unknown job."""
+        """Cancel a queued job at once, ask the worker of a running one to stop; None for an unknown job."""
         self._cancel(args=[job_id, self._ttl_s])
         return self.get(job_id)
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[tuple[JobView, bool]]:
-        """`cancel` for those of them that are known, and the key's where one is named.
+        """`cancel` for every known job of `job_ids`, limited to those of the API key if one is named.
 
-        Each as it is afterwards, and whether it had not ended before.
+        Returns each job after the cancellation, and whether it was open before.
         """
-        known = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
+        existing_ids = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
-            for job_id in known:
+            for job_id in existing_ids:
                 self._cancel(args=[job_id, self._ttl_s], client=pipe)
-            open_ = dict(zip(known, pipe.execute(), strict=True))
-        return [(view, bool(open_[view.job_id])) for view in self.views(known)]
+            open_ = dict(zip(existing_ids, pipe.execute(), strict=True))
+        return [(view, bool(open_[view.job_id])) for view in self.views(existing_ids)]
 
     def expire(self, job_id: str) -> bool:
-        """End a queued job whose queue_timeout has passed, terminal; False for every other."""
+        """End a queued job whose queue_timeout has passed; False for any other job."""
         return bool(self._expire(args=[job_id, self._ttl_s]))
 
     def expire_overdue(self) -> int:
-        """The same for all that there are; how many."""
-        overdue = self._redis.zrangebyscore("jobs:deadlines", "-inf", f"{self.now():.6f}", start=0, num=SWEEP)
+        """End up to MAX_PER_SWEEP queued jobs whose queue_timeout has passed; returns their number."""
+        overdue = self._redis.zrangebyscore("jobs:deadlines", "-inf", f"{self.now():.6f}", start=0, num=MAX_PER_SWEEP)
         return sum(self.expire(text(job_id)) for job_id in overdue)
 
-    def kept_bytes(self) -> int:
-        """About what the records of all jobs take: requests and results, and 2 KiB each for the rest."""
+    def stored_bytes(self) -> int:
+        """Approximate bytes of all records: requests and results, plus 2 KiB each for the rest."""
         return int(self._redis.get("jobs:bytes:kept") or 0)
 
     def room(self, job_id: str, limits: Limits) -> int:
-        """How many bytes more the records may take for that job, by what all have and by what its key has."""
-        left = limits.memory - self.kept_bytes()
+        """Bytes that this job's record may still grow, within the limits of all jobs and of its API key."""
+        left = limits.memory - self.stored_bytes()
         key = self._redis.hget("jobs:key_of", job_id)
         if key is None:
             return left
         return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
 
     def cancel_requested(self, job_id: str, attempt: int) -> bool:
-        """Whether this attempt should stop: its cancellation was asked for, or it no longer holds the job."""
-        asked, now_held = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")
-        return asked is not None or now_held is None or int(now_held) != attempt
+        """Whether this attempt should stop: a client cancelled the job, or the attempt no longer owns it."""
+        requested, current_attempt = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")
+        return requested is not None or current_attempt is None or int(current_attempt) != attempt
 
     def finish_cancelled(self, job_id: str, attempt: int) -> bool:
-        """End a running job as cancelled, terminal."""
+        """End a running job as cancelled."""
         return bool(self._finish_cancelled(args=[job_id, attempt, self._ttl_s]))
 
     def cleanup(self, finished_before: float) -> int:
-        """Forget the jobs that finished before that time (epoch seconds) and say how many."""
+        """Delete the jobs that finished before that time (epoch seconds); returns their number."""
         forgotten = 0
-        while swept := int(self._cleanup(args=["", f"{finished_before:.6f}", SWEEP])):
+        while swept := int(self._cleanup(args=["", f"{finished_before:.6f}", MAX_PER_SWEEP])):
             forgotten += swept
-        self.lines.forget_shares()
+        self.queue.drop_shares()
         return forgotten
 
     def counters(self) -> dict[str, float]:
-        """All counters under flat names, true over all processes; absent until first counted unless marked *.
+        """All counters under flat names, over all processes; absent until first counted unless marked *.
 
         Totals: submitted*, completed*, failed*, cancelled*, requeued*, reused*, by_kernel_type:<t>, by_operation:<o>,
-        by_verdict:<status>, ended:<t>:<o>:<state>:<verdict or cause>, compile_ok/_failed (a reference counts too),
-        build_cache_hits/_misses, correctness_ok/_failed (of what compiled), profiling_ok/_failed,
-        run_seconds_by_worker:<worker> (all that it held the device, up to the stage that runs now).
-        Now: jobs* (all that are kept), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
-        Of completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
+        by_verdict:<status>, ended:<t>:<o>:<state>:<verdict or cause>. Kernels: compile_ok/_failed (also references),
+        build_cache_hits/_misses, correctness_ok/_failed (of compiled kernels), profiling_ok/_failed,
+        run_seconds_by_worker:<worker> (device time, without the stage that runs now).
+        Now: jobs* (all stored jobs), by_state:<state>*, finished_last_300_s*, average_age_seconds*.
+        For completed jobs, each with :count :sum :min :max: queue_seconds, build_seconds, device_wait_seconds,
         run_seconds, end_to_end_seconds. `counting_since` is the epoch time of the first job.
         """
         return counters.read(self._redis, self.now())
 
     def now(self) -> float:
-        """The Redis server's clock, which all times in records are of."""
+        """Epoch seconds of the Redis server's clock, which all times in records use."""
         seconds, micros = self._redis.time()
         return float(seconds) + float(micros) / 1e6
 
     def queue_length(self) -> int:
-        """How many jobs are queued."""
+        """Number of queued jobs."""
         return int(self._redis.zcard("jobs:queue"))
 
     def oldest_queued(self) -> float | None:
-        """When the oldest job that is queued now was submitted; None where none is."""
+        """Submission time of the oldest queued job; None if none is queued."""
         oldest = self._redis.zrange(f"jobs:state:{State.QUEUED.value}", 0, 0, withscores=True)
         return float(oldest[0][1]) if oldest else None
 
     def abandoned(self) -> list[tuple[str, int]]:
-        """Jobs under work whose owner has not been heard of for PULSE_TTL_S, with the attempt."""
+        """Active jobs whose owner sent no pulse for PULSE_TTL_S, as pairs of job id and attempt."""
         with self._redis.pipeline(transaction=False) as pipe:
             for state in ACTIVE:
                 pipe.zrange(f"jobs:state:{state.value}", 0, -1)
@@ -261,36 +276,36 @@ class JobRecords:
         limit: int = 100,
         before: float | None = None,
     ) -> list[JobView]:
-        """The newest jobs first, without their results; `before` is the `submitted_at` to continue below.
+        """The newest jobs first, without their results; `before` is the last `submitted_at` of the previous page.
 
-        With a batch or a key and a state, up to `limit` jobs of those are looked at and those in that state returned. A
-        batch belongs to one key; another's is empty.
+        With a batch or an API key, `state` filters the `limit` jobs that were read, so fewer may be returned. A batch
+        belongs to one API key; for another key it is empty.
         """
         index = _index(state, batch_id, key_id)
         newest = "+inf" if before is None else f"({before:.6f}"
-        found = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
-        views = self.views(text(job_id) for job_id in found)
+        job_ids = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
+        views = self.views(text(job_id) for job_id in job_ids)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
     def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
-        """Those of them that are known, without their results."""
+        """The known jobs among these, without their results."""
         ids = list(job_ids)
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hgetall(f"job:{job_id}")
             records = zip(ids, pipe.execute(), strict=True)
-            views = [JobView.read(job_id, stored, None) for job_id, stored in records if stored]
+            views = [JobView.from_hash(job_id, stored, None) for job_id, stored in records if stored]
         if not any(view.state is State.QUEUED for view in views):
             return views
         with self._redis.pipeline(transaction=False) as pipe:
             for view in views:
-                pipe.zrank("jobs:queue", view.place or "")
+                pipe.zrank("jobs:queue", view.queue_key or "")
             ranks = pipe.execute()
-        return [view.placed(rank) for view, rank in zip(views, ranks, strict=True)]
+        return [view.with_rank(rank) for view, rank in zip(views, ranks, strict=True)]
 
 
-def _told(reason: str) -> str:
-    """Bounded, and without the half characters that UTF-8 does not have."""
+def _storable(reason: str) -> str:
+    """Truncate to REASON_CHARS, and replace lone surrogates, which UTF-8 cannot encode."""
     return reason[:REASON_CHARS].encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""A job as its record shows it at one moment."""
+"""A job as its record describes it at one moment."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ Text = bytes | str
 
 
 def text(value: Any) -> str:
-    """A Redis answer as text, whether or not the client decodes."""
+    """A Redis reply as text, whether or not the client decodes replies."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True)
 class JobView:
-    """One job, read at once. Times are epoch seconds of the Redis server's clock.
+    """One job, read in one step. Times are epoch seconds of the Redis server's clock.
 
-    `attempt` counts the workers that have taken the job (0: none yet). `queue_position` is 0 for the job that is next
-    and None unless it is queued. `failed_attempts` are those that ended by a fault of the service: `attempt`, `worker`,
-    `stage`, `at`, `reason`. `result` is the HTTP body of a completed job, `error` says why a job failed.
-    `cause` is the verdict of a completed job, else why it ended so (None before it has).
-    `key_id` is the API key that the job belongs to, None when it was handed in without. `expired` jobs were cancelled
-    because nobody began them within their `queue_timeout`. `interim_correct`: of a comparison that runs, whether all
-    compared outputs are right; later calls are compared too, and the result has the last word. `place`: where it stands
-    among the queued ones, `gpu` the model that it asks for. `summary` says in short what a completed one found,
-    `webhook` whether its end has been told where that was asked for: `state`, `attempts`, `last_error`. `batch_index`
-    is its place among the bodies of its batch.
+    `attempt` counts the workers that have started the job (0: none yet). `queue_position` is 0 for the next job and
+    None unless the job is queued. `failed_attempts` lists the attempts that ended by a fault of the service: `attempt`,
+    `worker`, `stage`, `at`, `reason`. `result` is the HTTP body of a completed job; `error` is why a job failed.
+    `cause` is the verdict of a completed job, else the reason of its end (None before the end).
+    `key_id` is the API key of the job's owner, None if the client sent none. `expired` jobs were cancelled because no
+    worker started them within their `queue_timeout`. `interim_correct` is the interim verdict of a running comparison:
+    the result may still differ, because later calls are compared too. `queue_key` sorts the queued jobs; `gpu` is the
+    requested model. `summary` describes a completed job in short. `webhook` is the state of the job's webhook: `state`,
+    `attempts`, `last_error`. `batch_index` is the position among the bodies of its batch.
     """
 
     job_id: str
@@ -61,26 +60,26 @@ class JobView:
     interim_correct: bool | None = None
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
-    place: str | None = None
+    queue_key: str | None = None
 
     def overdue(self, now: float) -> bool:
-        """Whether it is queued for longer than it wants to be."""
+        """Whether the job is queued and its queue_timeout has passed."""
         waits = self.state is State.QUEUED and self.attempt == 0 and self.queue_timeout is not None
         return waits and now > self.submitted_at + (self.queue_timeout or 0)
 
-    def placed(self, rank: int | None) -> JobView:
-        """With its position where it is queued; one that has been begun meanwhile was the next."""
+    def with_rank(self, rank: int | None) -> JobView:
+        """With the position in the queue, if queued. No rank: a worker has started it since, so it was the next job."""
         return replace(self, queue_position=rank or 0) if self.state is State.QUEUED else self
 
     @classmethod
-    def looked(cls, job_id: str, found: Sequence[Any]) -> JobView:
-        """What LOOK of `tasks/jobs/job_lua.py` says of a job that is there."""
-        flat, result, rank = found
-        return cls.read(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result).placed(rank)
+    def from_lua(cls, job_id: str, reply: Sequence[Any]) -> JobView:
+        """The view of an existing job, from the reply of READ in `tasks/jobs/job_lua.py`."""
+        flat, result, rank = reply
+        return cls.from_hash(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result).with_rank(rank)
 
     @classmethod
-    def read(cls, job_id: str, stored: dict[Text, Text], result: Text | None) -> JobView:
-        """From the record's hash and its stored result; its position in the queue is not there."""
+    def from_hash(cls, job_id: str, stored: dict[Text, Text], result: Text | None) -> JobView:
+        """The view from the record's hash and its stored result; the position in the queue is not part of them."""
         fields = {text(name): text(value) for name, value in stored.items()}
         state = State(fields["state"])
         return cls(
@@ -93,7 +92,7 @@ class JobView:
             submitted_at=float(fields["submitted_at"]),
             queue_position=None,
             timeline=json.loads(f"[{fields['timeline']}]"),
-            result=_own(json.loads(result), job_id, fields) if result is not None else None,
+            result=_as_this_job(json.loads(result), job_id, fields) if result is not None else None,
             error=fields.get("error") or None,
             worker=fields.get("worker") or None,
             batch_id=fields.get("batch_id") or None,
@@ -111,12 +110,12 @@ class JobView:
             interim_correct=None if state.terminal or "right" not in fields else fields["right"] == "1",
             priority=int(fields.get("priority", DEFAULT_PRIORITY)),
             gpu=fields.get("gpu"),
-            place=fields.get("place"),
+            queue_key=fields.get("place"),
         )
 
 
-def _own(result: dict[str, Any], job_id: str, fields: dict[str, str]) -> dict[str, Any]:
-    """The result as this job's, which may be an earlier one's."""
+def _as_this_job(result: dict[str, Any], job_id: str, fields: dict[str, str]) -> dict[str, Any]:
+    """The result as the result of this job, even if an earlier job produced it."""
     if "reused_from" not in fields:
         return result
     reused_from = {"job_id": fields["reused_from"], "at": float(fields["reused_at"])}

@@ -1,8 +1,9 @@
-"""The fastest candidates of each reference: a short list in Redis, kept by the move that completes a job.
+"""The fastest candidates of each reference: short lists in Redis that the completion of a job updates.
 
-Of jobs that passed with a speed-up, on inputs that nobody knew beforehand. A list is one API key's (or of those without
-one), of one reference and one kind of device; it has each candidate once, by its latest measurement, since the best of
-many would be the luckiest. Lists and their number are bounded, and gone when their jobs are.
+Only jobs that passed with a speed-up count, and only if nobody knew their inputs beforehand. A board belongs to one API
+key (or to the jobs without a key), one reference and one device model. It holds each candidate once, by its latest
+measurement: the best of many measurements would be the luckiest one. The number of boards and their length are bounded.
+They expire with their jobs.
 
 Keys: `board:<key or nothing>:<board>`, candidates by speed-up; `…:jobs`, the job of each; `boards:<key or nothing>`,
 boards by the time of their last change.
@@ -47,9 +48,9 @@ end
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said of a completed job in a list. `kernel` is the entry that was called; digests as in the result.
+    """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
 
-    `relative_ci` is that of the time; `error` the first line of why the kernel did not pass, None where it did.
+    `relative_ci` is the relative confidence interval of the time; `error` is the first line of the failure, or None.
     """
 
     verdict: str
@@ -67,8 +68,8 @@ class Summary:
     error: str | None = None
 
     @classmethod
-    def of(cls, body: dict[str, Any]) -> Summary:
-        """Of a completed job's HTTP body."""
+    def from_body(cls, body: dict[str, Any]) -> Summary:
+        """The summary of a completed job's HTTP body."""
         kernel, environment = body["kernel_exec_result"], body.get("environment") or {}
         metadata, timing, speedup = kernel.get("metadata") or {}, kernel.get("timing") or {}, body.get("speedup") or {}
         reference = (body.get("ref_result") or {}).get("metadata") or {}
@@ -89,17 +90,17 @@ class Summary:
         )
 
     @classmethod
-    def read(cls, stored: bytes | str) -> Summary:
-        """Of this version's, of one before or of one after."""
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in json.loads(stored).items() if name in known})
+    def from_json(cls, stored: bytes | str) -> Summary:
+        """Parse a stored summary, also of an older or newer version of this class."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(stored).items() if name in names})
 
     @property
     def board(self) -> str:
-        """The board on which the job belongs; empty where it belongs on none."""
+        """The board that the job belongs to; empty if it belongs to none."""
         measured = self.verdict == Status.PASSED and self.ratio is not None and self.ci_high is not None
-        known = bool(self.reference and self.candidate)
-        return f"{self.device}:{self.reference}" if measured and known and not self.inputs_replayed else ""
+        has_digests = bool(self.reference and self.candidate)
+        return f"{self.device}:{self.reference}" if measured and has_digests and not self.inputs_replayed else ""
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,12 @@ class Board:
     leaders: list[Leader]
 
 
-def boards(redis: Redis, key_id: str | None, most: int) -> list[Board]:
-    """The boards that changed last, at most so many, of the jobs that are still kept. Two round trips for each."""
+def boards(redis: Redis, key_id: str | None, limit: int) -> list[Board]:
+    """At most `limit` boards of an API key, latest change first, without expired jobs. Two round trips per board."""
     owner = key_id or ""
-    names = [text(name) for name in redis.zrevrange(f"boards:{owner}", 0, most - 1)]
-    found = (_board(redis, owner, name) for name in names)
-    return [board for board in found if board.leaders]
+    names = [text(name) for name in redis.zrevrange(f"boards:{owner}", 0, limit - 1)]
+    summaries = (_board(redis, owner, name) for name in names)
+    return [board for board in summaries if board.leaders]
 
 
 def _board(redis: Redis, owner: str, name: str) -> Board:
@@ -140,5 +141,7 @@ def _board(redis: Redis, owner: str, name: str) -> Board:
             pipe.hget(f"job:{job_id}", "summary")
         summaries = pipe.execute()
     device, _, reference = name.rpartition(":")
-    leaders = [Leader(job_id, Summary.read(one)) for job_id, one in zip(ids, summaries, strict=True) if one is not None]
+    leaders = [
+        Leader(job_id, Summary.from_json(one)) for job_id, one in zip(ids, summaries, strict=True) if one is not None
+    ]
     return Board(reference, device, leaders)

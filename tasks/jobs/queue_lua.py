@@ -1,12 +1,12 @@
-"""What moves jobs in and out of lines, as Lua, each one atomic step; `tasks/jobs/queue_lua_lib.py` has the keys."""
+"""Lua scripts that move jobs into and out of queues, each one atomic step; `queue_lua_lib.py` lists the keys."""
 
 from __future__ import annotations
 
 from tasks.jobs.job_lua_lib import FUNCTIONS
 
-# '', worker, its GPU's model, message id or '', the queue that it came from, seconds until the owner counts as gone,
-# ttl, seconds after which a job has waited long, every how many jobs one of those is taken, tries
-# -> job id, attempt, request, the queue that lacks a message now or ''; false where there is nothing to begin
+# Arguments: '', worker, its GPU model, message id or '', the message's queue, seconds until the owner counts as dead,
+# ttl, seconds after which a job has waited long, one of how many started jobs is such a job, tries
+# -> job id, attempt, request, the queue that needs a message now or ''; false if there is no job to start
 CLAIM = (
     FUNCTIONS
     + """
@@ -30,11 +30,11 @@ for _ = 1, tonumber(ARGV[10]) do
     break
   end
 end
--- The reconciler notices that a message is missing then.
+-- All tries met jobs that could not start. The reconciler notices the missing message.
 if not line then return false end
 local attempt = get('attempt') + 1
 leave()
-follow()
+advance_virtual_time()
 redis.call('HSET', job, 'attempt', attempt, 'worker', worker, 'message', message)
 if message ~= '' then redis.call('HSET', 'jobs:messages', message, id .. ' ' .. attempt) end
 redis.call('ZREM', 'jobs:deadlines', id)
@@ -47,18 +47,18 @@ return {id, attempt, redis.call('GET', job .. ':request'), lacking}
 """
 )
 
-# id: to the line that it should stand in now -> that line; false where it is not queued
+# id: move the job to the queue that suits it now -> that queue; false if the job is not queued
 MOVE = (
     FUNCTIONS
     + """
 if get('state') ~= 'queued' then return false end
 leave()
-enter(line_of_choice())
+enter(choose_line())
 return get('line')
 """
 )
 
-# '' -> for each line that has jobs: its name, how many, how many messages its queue has
+# '' -> for each queue that has jobs: its name, its number of jobs, the number of messages in its Celery queue
 COUNT = (
     FUNCTIONS
     + """
@@ -75,8 +75,8 @@ return found
 """
 )
 
-# '': the shares that are spent have nothing more to say
-FORGET_SHARES = (
+# '': remove the shares that ended before the current virtual time, as they no longer delay anyone
+DROP_SHARES = (
     FUNCTIONS
     + """
 for share, ends in pairs(hash('jobs:shares')) do

@@ -1,16 +1,16 @@
-"""Where queued jobs stand: their order, as Lua functions among those of `tasks/jobs/job_lua_lib.py`.
+"""Order of the queued jobs, as Lua functions that `tasks/jobs/job_lua_lib.py` includes.
 
-A job stands in one line: `evaluate` for whoever takes jobs, `evaluate.gpu.<model>` for those with that GPU, or
-`evaluate.<worker>` for that worker alone, after another has failed it. A line is named as the Celery queue whose
-messages say that something is in it. Its place there is a text that sorts: priority, share, expected time, arrival.
-It is given once and kept, also through another attempt. docs/adr/0021 has the reasons.
+A job is in one queue (a `line` in the Lua code): `evaluate` for any worker, `evaluate.gpu.<model>` for workers with
+that GPU, or `evaluate.<worker>` for that worker alone, after another worker has failed it. A Celery queue of the same
+name holds the messages that announce its jobs. A job's key in its queue (its `place`) is a text that sorts by priority,
+share, expected time and arrival. It is assigned once and also kept for later attempts. docs/adr/0021 has the reasons.
 
-Keys: `jobs:queue` has the places of all queued jobs, `jobs:line:<line>` those of one line (sorted sets whose scores are
-all 0), `jobs:line:<line>:age` the same by time of submission; `jobs:lines` the lines that may have jobs. `jobs:shares`
-has for each priority and API key the virtual time at which what it has handed in so far ends, `jobs:virtual` for each
-priority the time that is reached. `jobs:expected` has what each kind of job takes on average, `jobs:took:<work>` what
-that very work took last, in seconds. `jobs:messages` says which attempt runs under which message,
-`jobs:answer:<key>:<work>` which job has answered that work.
+Keys: `jobs:queue` has the places of all queued jobs, `jobs:line:<line>` those of one queue (sorted sets of score 0),
+`jobs:line:<line>:age` the same by time of submission. `jobs:lines` has the queues that may have jobs. `jobs:shares`
+has, per priority and API key, the virtual time at which its submitted jobs end. `jobs:virtual` has the time that
+each priority has reached. `jobs:expected` has the average seconds of each kind of job, `jobs:took:<work>` the seconds
+of the last job with that exact work. `jobs:messages` has the attempt that runs under each message.
+`jobs:answer:<key>:<work>` has the job whose result may be reused for that work.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ local function flow() return get('priority') .. ':' .. get('key_id') end
 local function reached(priority) return tonumber(redis.call('HGET', 'jobs:virtual', priority) or '0') end
 local function id_of(place) return string.sub(place, id_begins) end
 
--- Start-time fair queueing: a key's next job starts, in virtual time, where its jobs before end, and not before the
--- time that is reached. Within a slice of that time what is short goes first.
-local function take_place(priority, seconds, at)
+-- Start-time fair queueing: a key's next job starts, in virtual time, where the key's previous jobs end, but not before
+-- the current virtual time. Within a slice of virtual time, short jobs go first.
+local function assign_place(priority, seconds, at)
   local start = math.max(reached(priority), tonumber(redis.call('HGET', 'jobs:shares', flow()) or '0'))
   redis.call('HSET', 'jobs:shares', flow(), text(start + seconds))
   local place = string.format('%d:%010.0f:%08.0f:%017.6f:%s', highest - priority, math.floor(start / slice_s),
@@ -59,9 +59,9 @@ end
 
 local function leave() drop(get('line'), get('place')) end
 
--- The time that is reached follows the jobs that begin, but not past what waits in the line that everybody serves: a
--- key with much in the line of one GPU would else set all newcomers back.
-local function follow()
+-- Virtual time follows the jobs that start, up to the first job in the common queue. A key with many jobs for one GPU
+-- would otherwise delay all newcomers.
+local function advance_virtual_time()
   local priority, start = get('priority'), tonumber(get('start'))
   local class = (highest - priority) .. ':'
   local head = redis.call('ZRANGEBYLEX', line_key(common), '[' .. class, '(' .. class .. ':', 'LIMIT', 0, 1)[1]
@@ -74,14 +74,14 @@ local function expected(kind, work)
                   or first_guess_s)
 end
 
-local function learn(seconds, ttl)
+local function update_expected(seconds, ttl)
   local before = tonumber(redis.call('HGET', 'jobs:expected', get('kind')) or seconds)
   redis.call('HSET', 'jobs:expected', get('kind'), text(0.8 * before + 0.2 * seconds))
   redis.call('SET', 'jobs:took:' .. get('work'), text(seconds), 'EX', ttl)
 end
 
--- A share is of what jobs took, not of what they were expected to take; attempts that we failed cost nothing more.
-local function settle(seconds)
+-- A share pays for the time that jobs took, not for the expected time. Attempts that the service failed cost nothing.
+local function charge_share(seconds)
   if get('failed_attempts') ~= '' or redis.call('HEXISTS', 'jobs:shares', flow()) == 0 then return end
   redis.call('HINCRBYFLOAT', 'jobs:shares', flow(), text(seconds - get('expected')))
 end
@@ -94,7 +94,7 @@ end
 
 local function has_gpu(worker, gpu) return gpu == '' or redis.call('HGET', 'workers:gpu', worker) == gpu end
 
-local function somebody_has(gpu)
+local function has_live_worker(gpu)
   for worker, model in pairs(hash('workers:gpu')) do
     if model == gpu and redis.call('EXISTS', 'worker:' .. worker) == 1 then return true end
   end
@@ -103,30 +103,30 @@ end
 
 local function answer_key(key, work) return 'jobs:answer:' .. key .. ':' .. work end
 
--- Where the answer to a work is found as long as it is kept, by which key and on what kind of worker.
-local function keep_answer(ttl)
+-- Registers this job's result for reuse while it is stored, under its API key and the worker's setup.
+local function register_for_reuse(ttl)
   local setup = redis.call('HGET', 'workers:setup', get('worker'))
   if not setup then return end
   redis.call('SET', answer_key(get('key_id'), get('work')), cjson.encode({id, text(now), setup}), 'EX', ttl)
 end
 
--- The job that has answered the same for the same key, when, and what; nil unless a worker lives that would answer
--- alike, on the GPU that is asked for.
-local function answered(key, work, gpu)
+-- The job with the same work and API key, when it completed, and its result; nil unless a live worker with the same
+-- setup, and with the requested GPU, would produce the same result.
+local function earlier_result(key, work, gpu)
   local kept = redis.call('GET', answer_key(key, work))
   if not kept then return nil end
   local earlier, at, setup = unpack(cjson.decode(kept))
-  for worker, its in pairs(hash('workers:setup')) do
-    if its == setup and has_gpu(worker, gpu) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
+  for worker, its_setup in pairs(hash('workers:setup')) do
+    if its_setup == setup and has_gpu(worker, gpu) and redis.call('EXISTS', 'worker:' .. worker) == 1 then
       local result = redis.call('GET', 'job:' .. earlier .. ':result')
       if result then return earlier, at, result end
     end
   end
 end
 
--- The line to stand in: that of the worker with the shortest one, of those that take jobs and have not failed this job
--- while others have; the common one, or its GPU's, where nobody has failed it or everybody has.
-local function line_of_choice()
+-- The queue for a job that others have failed: of the workers that take jobs and have not failed it, that with the
+-- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has.
+local function choose_line()
   local gpu = get('gpu')
   local best, fewest = gpu == '' and common or common .. '.gpu.' .. gpu, math.huge
   if get('tried') == '' then return best end
@@ -140,7 +140,7 @@ local function line_of_choice()
   return best
 end
 
--- The first of these lines, or, every so many times, who has waited longest, and for longer than the bound.
+-- The first job of these queues; once every `every` calls, the job that has waited longest, if longer than `bound_s`.
 local function first_of(lines, bound_s, every)
   local best, from, oldest, since, where = nil, nil, nil, now - bound_s, nil
   for _, line in ipairs(lines) do

@@ -1,4 +1,4 @@
-"""How fast one API key may ask: a token bucket in Redis, one round trip, true over all processes."""
+"""Rate limit of an API key: a token bucket in Redis, one round trip, shared by all processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from domain.access import Key
 
 MINUTE_S = 60.0
 
-# A token bucket kept as one number: when it will be full again (GCRA). No clock but the server's, nothing to tidy.
-# key, microseconds per request; -> 0, or the microseconds until the next request would be let in
+# A token bucket stored as one number, the time at which it is full again (GCRA). It uses only Redis' clock and expires.
+# key, microseconds per request -> 0 if admitted, else the microseconds until the next request will be
 _TAKE = """
 local clock = redis.call('TIME')
 local now, each = clock[1] * 1000000 + clock[2], tonumber(ARGV[1])
@@ -22,12 +22,12 @@ return 0
 
 
 class Rate:
-    """The buckets of all keys: each holds a minute's requests and is refilled evenly."""
+    """The token buckets of all API keys: each holds one minute's requests and refills evenly."""
 
     def __init__(self, redis: Redis) -> None:
         self._take = redis.register_script(_TAKE)
 
     def take(self, key: Key) -> float:
-        """Count one request: 0 when it is let in, else the seconds until one will be (and it was not counted)."""
-        each = MINUTE_S * 1e6 / key.requests_per_minute
-        return int(self._take(keys=[f"rate:{key.key_id}"], args=[f"{each:.3f}"])) / 1e6
+        """Count one request: 0 if it is admitted, else the seconds until one will be (it is not counted then)."""
+        microseconds_per_request = MINUTE_S * 1e6 / key.requests_per_minute
+        return int(self._take(keys=[f"rate:{key.key_id}"], args=[f"{microseconds_per_request:.3f}"])) / 1e6

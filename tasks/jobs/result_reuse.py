@@ -1,4 +1,4 @@
-"""Which answers the same work gets again: those that would come out alike."""
+"""Whether a result may be reused for the same work: only if another run would produce the same."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sandbox.supervisor.machine_faults import may_pass_again
 
 RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})
 NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})
-"""A crash, a timeout, a lack of memory may have been the moment's: they are in neither."""
+"""Crashes, timeouts and lack of memory are in neither set, because they may not occur again."""
 TEXTS = ("compilation_error", "validation_error")
 STOPPED = "timeout"
-"""`profiling.stats.stopping_rule.Stop`, which the API's image has not."""
+"""`profiling.stats.stopping_rule.Stop`, which the API's image does not contain."""
 
 
-def reusable(answer: Mapping[str, Any]) -> bool:
-    """Of a whole answer. One that lacks what was asked for is none to who asks again, unless nothing could be run."""
-    verdict, kernel = answer["verdict"], answer["kernel_exec_result"]
+def reusable(body: Mapping[str, Any]) -> bool:
+    """Whether a complete result may be reused. It may not if requested parts are missing, unless no code could run."""
+    verdict, kernel = body["verdict"], body["kernel_exec_result"]
     if verdict in NOTHING_RAN:
         return not may_pass_again("\n".join(str(kernel.get(field) or "") for field in TEXTS))
     metrics = (kernel.get("metadata") or {}).get("device_metrics") or {}
     sanitizer = kernel.get("sanitizer") or {}
     sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]
-    lacking = any(part.get("status") == "unavailable" for part in [metrics, sanitizer, *sides] if part)
-    return verdict in RAN and not lacking and not any(map(_cut_short, (kernel, answer.get("ref_result") or {})))
+    incomplete = any(part.get("status") == "unavailable" for part in [metrics, sanitizer, *sides] if part)
+    return verdict in RAN and not incomplete and not any(map(_cut_short, (kernel, body.get("ref_result") or {})))
 
 
 def _cut_short(side: Mapping[str, Any]) -> bool:
-    """Whether the request's `timeout` ended something of a kernel's judging: another request may give more."""
+    """Whether the request's `timeout` shortened the evaluation of a kernel: another run may measure more."""
     timing = side.get("timing") or {}
-    tried = (side.get("inputs") or {}).get("distributions") or {}
-    flags = [*timing.get("flags", ()), *(tried.get("skipped") or {}).values()]
+    distributions = (side.get("inputs") or {}).get("distributions") or {}
+    flags = [*timing.get("flags", ()), *(distributions.get("skipped") or {}).values()]
     return timing.get("stop_reason") == STOPPED or any(flag["code"] in CUT_SHORT for flag in flags)

@@ -1,4 +1,4 @@
-"""Handing in jobs: the record first, then the message, so that every job that is accepted is known."""
+"""Submission of jobs: the record is written first, then the message, so that every accepted job is known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from redis.exceptions import RedisError
 from domain.access import Key
 from domain.request import Request
 from tasks.app import app
-from tasks.jobs.admission import UNLIMITED, Admission, Limits, Recorded, Refusal
+from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, Refusal
 from tasks.jobs.flower_events import label
-from tasks.jobs.job_queue import line_of_gpu
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_queue import queue_of_gpu
+from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.log_config import about
 
@@ -24,8 +24,8 @@ TASK = "evaluate"
 log = logging.getLogger(__name__)
 
 
-class NotRecorded(Exception):
-    """Nothing was recorded; `refusal` says why."""
+class NotAccepted(Exception):
+    """No job was recorded; `refusal` is the reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -33,7 +33,7 @@ class NotRecorded(Exception):
 
 
 def submit(
-    records: JobRecords,
+    records: JobStore,
     request: Request,
     *,
     job_id: str | None = None,
@@ -42,15 +42,15 @@ def submit(
     limits: Limits = UNLIMITED,
     webhook: Webhook | None = None,
 ) -> JobView:
-    """Record a job and publish it; the job as it was recorded.
+    """Record a job and publish its message; returns the recorded job.
 
-    A job of that id that is recorded already, for the same request, is left as it is. Raises redis' errors when it
-    could not be recorded, NotRecorded.
+    A job of the same id and request that exists already stays as it is. Raises NotAccepted, or an error of redis if
+    Redis could not be reached.
     """
     job_id = job_id or str(uuid4())
     admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits, webhook=webhook)
     if isinstance(admitted, Refusal):
-        raise NotRecorded(admitted)
+        raise NotAccepted(admitted)
     if admitted.new:
         with about(job_id=job_id):
             _log_accepted(job_id, request, admitted)
@@ -60,7 +60,7 @@ def submit(
 
 
 def submit_many(
-    records: JobRecords,
+    records: JobStore,
     jobs: Sequence[tuple[str, Request]],
     *,
     batch_id: str | None = None,
@@ -70,57 +70,57 @@ def submit_many(
     webhooks: Mapping[str, Webhook] | None = None,
     bodies: str = "",
 ) -> list[Admission]:
-    """Record many jobs under these ids and publish them, in their order; what became of each."""
+    """Record many jobs under these ids and publish their messages, in order; returns the admission of each."""
     admitted = records.create_many(
         jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes, webhooks=webhooks, bodies=bodies
     )
     reachable = True
-    for (job_id, request), one in zip(jobs, admitted, strict=True):
-        if isinstance(one, Recorded) and one.new:
+    for (job_id, request), admission in zip(jobs, admitted, strict=True):
+        if isinstance(admission, Accepted) and admission.new:
             with about(job_id=job_id):
-                _log_accepted(job_id, request, one)
-                if not one.answered:
-                    # Once the broker is away, it is not waited for once per job.
+                _log_accepted(job_id, request, admission)
+                if not admission.answered:
+                    # Once the broker is unreachable, later jobs do not wait for it.
                     reachable = reachable and publish(job_id, request)
     return admitted
 
 
-def _log_accepted(job_id: str, request: Request, recorded: Recorded) -> None:
-    answered = ", answered as an earlier one was" if recorded.answered else ""
+def _log_accepted(job_id: str, request: Request, admission: Accepted) -> None:
+    answered = ", answered as an earlier one was" if admission.answered else ""
     log.info("job %s: accepted, %s %s%s", job_id, request.operation, request.kernel.kernel_type, answered)
 
 
 def publish(job_id: str, request: Request) -> bool:
-    """Send the message for a job that was recorded; False when the broker is away, and the reconciler will."""
-    return _send(line_of_gpu(request.gpu), message_id(job_id, 1), label(job_id, 1, request))
+    """Send the message of a recorded job; False if the broker is unreachable, and the reconciler sends it later."""
+    return _send(queue_of_gpu(request.gpu), message_id(job_id, 1), label(job_id, 1, request))
 
 
-def publish_again(line: str, job_id: str, attempt: int) -> bool:
-    """Send the message for a later attempt, to the queue of the line that the job stands in."""
-    return _send(line, message_id(job_id, attempt), label(job_id, attempt))
+def publish_again(queue: str, job_id: str, attempt: int) -> bool:
+    """Send the message of a later attempt, to the Celery queue of the job's current queue."""
+    return _send(queue, message_id(job_id, attempt), label(job_id, attempt))
 
 
-def publish_more(line: str) -> bool:
-    """Send one more message to the queue of a line that has more jobs than messages."""
-    return _send(line, f"more.{uuid4()}", f"(whoever is first in {line})")
+def publish_more(queue: str) -> bool:
+    """Send one more message to a queue that has more jobs than messages."""
+    return _send(queue, f"more.{uuid4()}", f"(the first job in {queue})")
 
 
 def message_id(job_id: str, attempt: int) -> str:
-    """The Celery task id: one for each attempt, so that Flower keeps them apart."""
+    """The Celery task id: a different one for each attempt, so that Flower shows attempts separately."""
     return f"{job_id}.{attempt}"
 
 
-def _send(queue: str, task_id: str, shown: str) -> bool:
-    """No job is in a message: which one it starts is decided when it arrives (`tasks/jobs/job_queue.py`)."""
+def _send(queue: str, task_id: str, task_label: str) -> bool:
+    """Publish a message without a job: the claim decides which job it starts (`tasks/jobs/job_queue.py`)."""
     try:
-        # `argsrepr` is what Flower shows. The source is in no message and no event.
-        app.send_task(TASK, args=[], task_id=task_id, queue=queue, argsrepr=shown, kwargsrepr="{}")
+        # Flower shows `argsrepr`. No message and no event contains the source.
+        app.send_task(TASK, args=[], task_id=task_id, queue=queue, argsrepr=task_label, kwargsrepr="{}")
     except (OperationalError, RedisError, OSError) as error:
         log.warning("message %s is not published yet, the reconciler will send another: %s", task_id, error)
         return False
     except Exception:
-        # The job is recorded, and so accepted, whatever fails here. kombu itself does where Redis goes away between its
-        # declaring a queue and publishing to it: it goes on with the channel that it has closed.
+        # The job is recorded and thereby accepted, whatever fails here. kombu itself fails if Redis goes away between
+        # the declaration of a queue and the publication: it continues with a channel that it has closed.
         log.exception("message %s is not published, the reconciler will send another", task_id)
         return False
     return True

@@ -1,7 +1,7 @@
-"""What is to be told in traces, in Redis: the moves of records and the API put it there, workers send it on.
+"""Trace entries in Redis: job transitions and the API add them, workers export them.
 
-Whoever answers or judges writes one short entry and is done: no exporter, no thread and no endpoint is in its way.
-While no worker sends traces (`want`) records write none, and when more wait than WAITING the oldest go.
+Adding an entry is one short write, so no exporter, thread or endpoint delays a request or a job. While no worker
+exports traces (`want`), transitions write no entries. Above WAITING entries the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from typing import Any, cast
 from redis import Redis
 
 DUE = "traces:due"
-WANTED = "traces:wanted"
-"""Both are also in `tasks/jobs/job_lua_lib.py`."""
+EXPORT_ENABLED = "traces:wanted"
+"""`tasks/jobs/job_lua_lib.py` uses both names too."""
 
-WANTED_S = 60
+EXPORT_ENABLED_S = 60
 WAITING = 10_000
 
 Entry = dict[str, Any]
-"""`{"job": id}` for one that has ended; `{"post": …}`, as `api/http/request_span.py` writes it, for one that was handed
-in."""
+"""`{"job": id}` for a job that ended; `{"post": …}` for a submission, as `api/http/request_span.py` writes it."""
 
 
 def put(redis: Redis, entries: Sequence[Entry]) -> None:
-    """More of them, at least one; one round trip."""
+    """Add at least one entry; one round trip."""
     with redis.pipeline(transaction=False) as pipe:
         pipe.rpush(DUE, *map(json.dumps, entries))
         pipe.ltrim(DUE, -WAITING, -1)
@@ -33,11 +32,11 @@ def put(redis: Redis, entries: Sequence[Entry]) -> None:
 
 
 def want(redis: Redis) -> None:
-    """For WANTED_S from now on the moves of records write entries."""
-    redis.set(WANTED, 1, ex=WANTED_S)
+    """Ask the transitions of jobs to write entries for the next EXPORT_ENABLED_S seconds."""
+    redis.set(EXPORT_ENABLED, 1, ex=EXPORT_ENABLED_S)
 
 
-def take(redis: Redis, most: int) -> list[Entry]:
-    """The oldest, which nobody else gets."""
-    taken = cast("list[bytes] | None", redis.lpop(DUE, most))
-    return [json.loads(entry) for entry in taken or ()]
+def take(redis: Redis, limit: int) -> list[Entry]:
+    """Remove and return the oldest `limit` entries."""
+    entries = cast("list[bytes] | None", redis.lpop(DUE, limit))
+    return [json.loads(entry) for entry in entries or ()]

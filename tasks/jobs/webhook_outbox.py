@@ -1,10 +1,11 @@
-"""Who wants to be told of a job's end, and which of them have not been told yet: in Redis, so that restarts lose none.
+"""Outbox of webhooks in Redis: which clients must be notified of a job's end. A restart loses none.
 
-Keys: `job:<id>:webhook`, address and secret as JSON, recorded with the job, until it is told or given up. The jobs that
-have ended and are to be told stand in groups, as one group's receivers may be slow: that of an API key, without keys
-that of a host. `webhooks:due:<group>` has a group's jobs and `webhooks:due` the groups, both by the time of the next
-try; `webhooks:group_of` has a job's group. `finish` in `tasks/jobs/job_lua_lib.py`, which is every job's end, adds to
-them. What has become of it is in the job's record, without the secret.
+Keys: `job:<id>:webhook` has URL and secret as JSON; it is recorded with the job and deleted when the webhook was
+delivered or given up. Due webhooks are in groups, because the receivers of one group may be slow. A group is an API
+key, or a host for jobs without a key. `webhooks:due:<group>` has the jobs of a group and `webhooks:due` the groups,
+both by the time of the next try. `webhooks:group_of` has the group of each job. `finish` in
+`tasks/jobs/job_lua_lib.py`, the end of every job, adds to them. The job's record has the delivery state, without the
+secret.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from redis import Redis
 from tasks.jobs.job_view import text
 
 DUE, OF_GROUP, GROUP_OF = "webhooks:due", "webhooks:due:", "webhooks:group_of"
-KEPT_S = 30 * 86_400
-"""Longer than jobs wait in a queue."""
-HELD_S = 60
-"""A sender that has not said for so long what became of a try counts as gone."""
+WEBHOOK_TTL_S = 30 * 86_400
+"""Maximum age of a stored webhook, in s: longer than jobs wait in a queue."""
+RESERVED_S = 60
+"""Seconds after which a sender that reported no outcome of a try counts as dead."""
 PAUSES_S = (10, 60, 300, 1800, 7200)
-"""Between the tries."""
+"""Pauses between the tries of a delivery, in s."""
 ERROR_CHARS = 300
 
 WEBHOOKS = f"""
--- A group stands where its first job does, and nowhere without one.
-local function place_webhooks(group)
+-- Sorts a group by its first job; a group without jobs is removed.
+local function sort_group(group)
   local first = redis.call('ZRANGE', '{OF_GROUP}' .. group, 0, 0, 'WITHSCORES')
   if first[1] then redis.call('ZADD', '{DUE}', first[2], group) else redis.call('ZREM', '{DUE}', group) end
 end
-local function tell_webhook(each, at)
+local function schedule_webhook(each, at)
   local group = redis.call('HGET', '{GROUP_OF}', each)
   if not group then
     local hook = redis.call('GET', 'job:' .. each .. ':webhook') or ''
@@ -41,19 +42,19 @@ local function tell_webhook(each, at)
     redis.call('HSET', '{GROUP_OF}', each, group)
   end
   redis.call('ZADD', '{OF_GROUP}' .. group, at, each)
-  place_webhooks(group)
+  sort_group(group)
 end
-local function forget_webhook(each)
+local function remove_webhook(each)
   local group = redis.call('HGET', '{GROUP_OF}', each)
   if group then
     redis.call('ZREM', '{OF_GROUP}' .. group, each)
     redis.call('HDEL', '{GROUP_OF}', each)
-    place_webhooks(group)
+    sort_group(group)
   end
   redis.call('DEL', 'job:' .. each .. ':webhook')
 end
 """
-"""Lua functions, for what ends a job as well."""
+"""Lua functions for due webhooks; the end of a job uses them too."""
 
 _CLOCK = """
 local clock = redis.call('TIME')
@@ -61,7 +62,7 @@ local now = clock[1] + clock[2] / 1000000
 local function text(at) return string.format('%.6f', at) end
 """
 
-# groups that are not to be chosen from -> job, webhook or '', what became of it so far, group
+# busy groups -> job, webhook or '', delivery state, group
 _TAKE = (
     WEBHOOKS
     + _CLOCK
@@ -69,7 +70,7 @@ _TAKE = (
 local busy = {{}}
 for _, group in ipairs(ARGV) do busy[group] = true end
 local function chosen()
-  -- As many as may be busy are passed by; of the first that is not, the first job.
+  -- At most #ARGV groups can be busy, so one more is enough to meet one that is not.
   local groups = redis.call('ZRANGEBYSCORE', '{DUE}', '-inf', text(now), 'LIMIT', 0, #ARGV + 1)
   for _, group in ipairs(groups) do
     if not busy[group] then return group, redis.call('ZRANGE', '{OF_GROUP}' .. group, 0, 0)[1] end
@@ -78,22 +79,22 @@ end
 local group, due = chosen()
 if not group then return false end
 if not due then
-  -- A job, which an earlier version has put among the groups.
+  -- A job id, which an earlier version stored among the groups.
   redis.call('ZREM', '{DUE}', group)
-  if redis.call('EXISTS', 'job:' .. group .. ':webhook') == 1 then tell_webhook(group, text(now)) end
+  if redis.call('EXISTS', 'job:' .. group .. ':webhook') == 1 then schedule_webhook(group, text(now)) end
   return {{group, ''}}
 end
 local hook = redis.call('GET', 'job:' .. due .. ':webhook')
 if not hook or redis.call('EXISTS', 'job:' .. due) == 0 then
-  forget_webhook(due)
+  remove_webhook(due)
   return {{due, ''}}
 end
-tell_webhook(due, text(now + {HELD_S}))
+schedule_webhook(due, text(now + {RESERVED_S}))
 return {{due, hook, redis.call('HGET', 'job:' .. due, 'webhook'), group}}
 """
 )
 
-# job, what became of it (JSON), seconds until the next try or ''
+# job, delivery state (JSON), seconds until the next try or ''
 _SETTLE = (
     WEBHOOKS
     + _CLOCK
@@ -103,14 +104,14 @@ if redis.call('EXISTS', job) == 1 then
   redis.call('HSET', job, 'webhook', ARGV[2])
   redis.call('PUBLISH', 'jobs:changed', ARGV[1])
 end
-if ARGV[3] == '' then forget_webhook(ARGV[1]) else tell_webhook(ARGV[1], text(now + ARGV[3])) end
+if ARGV[3] == '' then remove_webhook(ARGV[1]) else schedule_webhook(ARGV[1], text(now + ARGV[3])) end
 """
 )
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """Where to tell of a job's end; `secret` signs it. Never shown: its text is without the secret."""
+    """The URL to notify of a job's end; `secret` signs the body. Its repr hides the secret."""
 
     url: str
     secret: str | None
@@ -125,7 +126,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Due:
-    """A job's end that is to be told now; `attempts` tries went before. `group`: whose receivers, by key or host."""
+    """A webhook to deliver now, after `attempts` earlier tries. `group` is its API key or host."""
 
     job_id: str
     webhook: Webhook
@@ -134,30 +135,34 @@ class Due:
 
 
 class Webhooks:
-    """Every method is one round trip, safe from any thread and process. A try may be made twice, none is lost."""
+    """The outbox. Every method is one round trip, safe from any thread and process. Delivery is at least once."""
 
     def __init__(self, redis: Redis) -> None:
         self._take = redis.register_script(_TAKE)
         self._settle = redis.register_script(_SETTLE)
 
     def take(self, busy: Collection[str] = ()) -> Due | None:
-        """The next that is to be told, but of no group that is `busy`, held for this caller; None where nothing is."""
-        while (found := self._take(args=list(busy))) is not None:
-            if found[1]:
-                hook, told = json.loads(found[1]), json.loads(found[2] or "{}")
+        """The next webhook to deliver, of no `busy` group, reserved for this caller; None if none is due."""
+        while (reply := self._take(args=list(busy))) is not None:
+            if reply[1]:
+                hook, delivery_state = json.loads(reply[1]), json.loads(reply[2] or "{}")
                 webhook = Webhook(hook["url"], hook["secret"])
-                return Due(text(found[0]), webhook, int(told.get("attempts", 0)), text(found[3]))
+                return Due(text(reply[0]), webhook, int(delivery_state.get("attempts", 0)), text(reply[3]))
         return None
 
     def delivered(self, due: Due) -> None:
         self._note(due, "delivered", None, None)
 
     def failed(self, due: Due, error: str, *, final: bool = False) -> None:
-        """To be tried again after a pause, or given up: `final`, or all tries made."""
-        again = not final and due.attempts < len(PAUSES_S)
-        pause = PAUSES_S[due.attempts] if again else None
-        self._note(due, "pending" if again else "failed", error, pause)
+        """Schedule another try after a pause; give up if `final`, or after the last try."""
+        retry = not final and due.attempts < len(PAUSES_S)
+        pause = PAUSES_S[due.attempts] if retry else None
+        self._note(due, "pending" if retry else "failed", error, pause)
 
     def _note(self, due: Due, state: str, error: str | None, pause_s: int | None) -> None:
-        told = {"state": state, "attempts": due.attempts + 1, "last_error": error[:ERROR_CHARS] if error else None}
-        self._settle(args=[due.job_id, json.dumps(told), "" if pause_s is None else pause_s])
+        delivery_state = {
+            "state": state,
+            "attempts": due.attempts + 1,
+            "last_error": error[:ERROR_CHARS] if error else None,
+        }
+        self._settle(args=[due.job_id, json.dumps(delivery_state), "" if pause_s is None else pause_s])

@@ -1,4 +1,4 @@
-"""Whether the Redis that holds the job records is set up to keep them, and to keep strangers out."""
+"""Checks whether the Redis that holds the job records persists them, and refuses unauthenticated clients."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _FIX = "docs/settings.md says what a Redis of your own needs"
 
 @dataclass(frozen=True)
 class BrokerWarning:
-    """`code` stays the same from version to version; `message` says what is wrong, and what to do."""
+    """`code` is stable between versions; `message` says what is wrong and how to mend it."""
 
     code: str
     message: str
 
 
 def broker_warnings(redis: Redis) -> list[BrokerWarning]:
-    """The warnings about that server's settings. Raises RedisError where it cannot be reached."""
-    return [*_of_password(redis), *_of_keeping(redis)]
+    """Warnings about that server's settings. Raises RedisError if it is unreachable."""
+    return [*_password_warnings(redis), *_persistence_warnings(redis)]
 
 
 def log_broker_warnings(warnings: list[BrokerWarning]) -> None:
-    """A line in the log for each."""
+    """Log one line per warning."""
     for warning in warnings:
         log.warning("%s: %s", warning.code, warning.message)
 
 
 @dataclass
-class BrokerLook:
-    """The warnings, looked for at most once a minute; what is new is logged. Safe to share between threads."""
+class BrokerCheck:
+    """Checks at most once a minute, and logs new warnings. Safe to share between threads."""
 
     redis: Redis
     clock: Callable[[], float] = time.monotonic
@@ -56,33 +56,33 @@ class BrokerLook:
     _lock: Lock = field(default_factory=Lock)
 
     def warnings(self) -> list[BrokerWarning]:
-        """Raises RedisError where the server cannot be reached; the next call asks it again then."""
+        """The current warnings. Raises RedisError if the server is unreachable; the next call then tries again."""
         with self._lock:
             if self.clock() >= self._until:
                 warnings = broker_warnings(self.redis)
-                log_broker_warnings([each for each in warnings if each not in self._last])
+                log_broker_warnings([warning for warning in warnings if warning not in self._last])
                 self._last, self._until = warnings, self.clock() + AGAIN_S
             return list(self._last)
 
 
-def _of_password(redis: Redis) -> list[BrokerWarning]:
-    own = redis.connection_pool.connection_kwargs
-    if _is_of_this_machine(own):
+def _password_warnings(redis: Redis) -> list[BrokerWarning]:
+    settings = redis.connection_pool.connection_kwargs
+    if _is_local(settings):
         return []
-    without = {**own, "username": None, "password": None, "credential_provider": None}
+    without = {**settings, "username": None, "password": None, "credential_provider": None}
     pool = ConnectionPool(connection_class=redis.connection_pool.connection_class, max_connections=1, **without)
     try:
         Redis(connection_pool=pool).ping()
     except (AuthenticationError, ResponseError):
-        return []  # It asks for a password, or lets in nobody from elsewhere who has none.
+        return []  # It requires a password, or refuses remote clients without one.
     finally:
         pool.disconnect()
-    problem = "Redis asks for no password: who reaches its port reads sources and forges verdicts. Set `requirepass`"
+    problem = "Redis requires no password: whoever reaches its port can read sources, forge verdicts. Set `requirepass`"
     return [BrokerWarning(NO_PASSWORD, f"{problem}, and the password in CELERY_BROKER_URL")]
 
 
-def _is_of_this_machine(connection: dict[str, Any]) -> bool:
-    """Whether the address that it is reached by is a socket's path or a loopback address."""
+def _is_local(connection: dict[str, Any]) -> bool:
+    """Whether the client connects through a socket file or a loopback address."""
     host = str(connection.get("host", ""))
     if "path" in connection or host == "localhost":
         return True
@@ -92,7 +92,7 @@ def _is_of_this_machine(connection: dict[str, Any]) -> bool:
         return False
 
 
-def _of_keeping(redis: Redis) -> list[BrokerWarning]:
+def _persistence_warnings(redis: Redis) -> list[BrokerWarning]:
     try:
         settings: dict[str, Any] = {**redis.info("memory"), **redis.info("persistence")}
     except ResponseError as error:
@@ -102,13 +102,13 @@ def _of_keeping(redis: Redis) -> list[BrokerWarning]:
     if policy is None or append_only is None:
         warnings.append(_unknown("its INFO names no `maxmemory_policy` or no `aof_enabled`"))
     if policy not in (None, "noeviction"):
-        wrong = f"Redis drops records where its memory is full (`maxmemory-policy` is {policy}), and jobs vanish"
+        wrong = f"Redis evicts records if its memory is full (`maxmemory-policy` is {policy}), and jobs are lost"
         warnings.append(BrokerWarning(EVICTS, f"{wrong}. Set it to `noeviction`; {_FIX}"))
     if append_only == 0:
-        wrong = "Redis has no append-only file: what it has accepted is lost when it restarts"
+        wrong = "Redis has no append-only file: a restart loses accepted jobs"
         warnings.append(BrokerWarning(NO_APPEND_ONLY_FILE, f"{wrong}. Set `appendonly yes`; {_FIX}"))
     return warnings
 
 
 def _unknown(why: str) -> BrokerWarning:
-    return BrokerWarning(UNKNOWN, f"whether Redis keeps all records is not known: {why}. See to it yourself; {_FIX}")
+    return BrokerWarning(UNKNOWN, f"Redis' settings could not be checked: {why}. Check that it loses no record; {_FIX}")

@@ -1,4 +1,4 @@
-"""What kernels are built for and run on: the device that this process's torch sees."""
+"""The target of builds and runs: the device that this process's torch sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device that this worker judges on, found through the driver alone, so that a process may still fork for CUDA."""
+"""Finds this worker's device through the driver alone, so that the process may still fork children that use CUDA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DeviceError(RuntimeError):
 
 @dataclass(frozen=True)
 class Device:
-    """One device. `name` is the lease's: a GPU's UUID, or "cpu". `gpu_type` is the original service's short name."""
+    """One device. `name` is a GPU's UUID, or "cpu"; leases use it. `gpu_type` is the original service's short name."""
 
     name: str
     gpu_index: int | None = None
@@ -32,7 +32,7 @@ class Device:
 
     @property
     def arch(self) -> str:
-        """What kernels are built for: such as "sm_90", or "cpu"."""
+        """Architecture that kernels are built for, such as "sm_90", or "cpu"."""
         return CPU_ONLY if self.capability is None else "sm_{}{}".format(*self.capability)
 
     @property
@@ -41,9 +41,9 @@ class Device:
 
     @property
     def model(self) -> str:
-        """What a request's `gpu` names: the short name, "cpu", or the card's own in small letters and dashes.
+        """Name for a request's `gpu`: the short name, "cpu", or the card's full name in lower case and dashes.
 
-        A slice of a card (MIG) is no card: it is named in full.
+        A slice of a card (MIG) always has its full name, because it is not a whole card.
         """
         if self.gpu_name is None:
             return CPU_ONLY
@@ -60,10 +60,10 @@ def detect() -> Device:
 
     Raises DeviceError for a GPU that is named but not there.
     """
-    wanted = settings().visible_devices if settings().visible_devices is not None else settings().gpu_device
-    if wanted is not None and wanted.strip().lower() in ("", CPU_ONLY, "-1", "none", "void"):
+    requested = settings().visible_devices if settings().visible_devices is not None else settings().gpu_device
+    if requested is not None and requested.strip().lower() in ("", CPU_ONLY, "-1", "none", "void"):
         return CPU
-    first = wanted.split(",")[0].strip() if wanted else None
+    first = requested.split(",")[0].strip() if requested else None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -78,26 +78,26 @@ def detect() -> Device:
         pynvml.nvmlShutdown()
 
 
-def _handle(wanted: str | None) -> Any:
-    if wanted is None or wanted.isdigit():
-        return pynvml.nvmlDeviceGetHandleByIndex(int(wanted or 0))
+def _handle(requested: str | None) -> Any:
+    if requested is None or requested.isdigit():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(requested or 0))
     every = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    for handle in every:  # CUDA takes the beginning of a UUID for the whole, NVML does not.
-        if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(wanted):
+    for handle in every:  # CUDA accepts the beginning of a UUID, NVML does not.
+        if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(requested):
             return handle
-    return pynvml.nvmlDeviceGetHandleByUUID(wanted)
+    return pynvml.nvmlDeviceGetHandleByUUID(requested)
 
 
 def type_of(gpu_name: str) -> str | None:
-    """The short name, if the card has one: a word of its own name, as an RTX A1000 is no A100."""
+    """The short name, if it is a word of the card's name: an RTX A1000 is no A100."""
     words = re.findall(r"[a-z0-9]+", gpu_name.lower())
-    return next((known for known in GPU_TYPES if known in words), None)
+    return next((gpu_type for gpu_type in GPU_TYPES if gpu_type in words), None)
 
 
 def _describe(handle: Any) -> Device:
     gpu_name = _text(pynvml.nvmlDeviceGetName(handle))
     card = handle
-    with suppress(pynvml.NVMLError):  # A slice of a card (MIG) has a UUID of its own, but the card's index.
+    with suppress(pynvml.NVMLError):  # A slice of a card (MIG) has its own UUID, but the card's index.
         card = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     return Device(
         name=_text(pynvml.nvmlDeviceGetUUID(handle)),

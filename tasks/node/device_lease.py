@@ -1,7 +1,7 @@
-"""One job at a time on a device: a lock between a host's processes that the kernel releases when its holder dies.
+"""The lease of a device: a file lock that lets one job at a time use it, released by the kernel if its holder dies.
 
-It holds between all services of a user that have the same `lease_dir`. They meet in one folder there, which stays, so
-that no other user can take its name; a holder that is killed leaves an empty file inside until the next `tidy`.
+It covers all services of a user with the same `lease_dir`. They share a folder there, which is never removed, so that
+no other user can take its name. A holder that is killed leaves an empty file in it until the next `tidy`.
 """
 
 from __future__ import annotations
@@ -21,59 +21,60 @@ from domain.settings import settings
 from tasks.node.private_dir import opened_private
 
 SETTING = "LEASE_DIR"
-LOCKED_S = 30.0
-"""The folder is locked for milliseconds; whoever has it for longer is stopped, or is no lease of this service."""
+MAX_LOCKED_S = 30.0
+"""Maximum seconds that the folder may be locked. A lease locks it for milliseconds, so a longer lock is an error."""
 NEXT_POLL_S = 0.002
 POLL_S = 0.02
-"""The first in line looks often, because the device idles meanwhile; the others need not."""
+"""Poll intervals in s: the next waiter polls often, because the device idles meanwhile; the others poll rarely."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def device_lease(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> Iterator[None]:
-    """Hold the device inside the block, served in the order of arrival; JobCancelled when cancelled while waiting.
+    """Hold the device inside the block; waiters are served in order of arrival. Raises JobCancelled while waiting.
 
-    Who `queue_offset_s` counts as having come so much later, or earlier where it is negative; nobody is put before the
-    holder.
-    Each arrival draws a ticket, a file that it keeps locked, and the first ticket that is still locked has the device.
-    Children that are forked without exec would share the lock: start them with exec. Raises InfrastructureFault where
-    the folder is another user's, or locked for LOCKED_S.
+    `queue_offset_s` shifts the arrival: positive is later, negative earlier, but never before the current holder.
+    Each arrival draws a ticket, a file that it keeps locked; the first ticket that is still locked has the device.
+    Children that are forked without exec would share the lock, so start them with exec. Raises InfrastructureFault if
+    the folder belongs to another user, or stays locked for MAX_LOCKED_S.
     """
-    folder, line = _folder(), _line(device)
-    ticket, name = _draw_ticket(folder, line, int(queue_offset_s * 1e9), cancelled)
+    folder, queue = _folder(), _queue_prefix(device)
+    ticket, name = _draw_ticket(folder, queue, int(queue_offset_s * 1e9), cancelled)
     try:
-        while (ahead := _ahead(folder, line, name)) > 0 or (held := _take(folder, line, name, cancelled)) is None:
+        while (waiting := _tickets_before(folder, queue, name)) > 0 or (
+            holder_name := _become_holder(folder, queue, name, cancelled)
+        ) is None:
             if cancelled():
                 raise JobCancelled(f"cancelled while waiting for {device}")
-            time.sleep(NEXT_POLL_S if ahead <= 1 else POLL_S)
-        name = held
+            time.sleep(NEXT_POLL_S if waiting <= 1 else POLL_S)
+        name = holder_name
         yield
     finally:
         (folder / name).unlink(missing_ok=True)
         os.close(ticket)
         try:
             tidy()
-        except (InfrastructureFault, OSError) as error:  # The job is over, and the next lease finds it out.
-            log.warning("what the dead have left in line stays for now: %s", error)
+        except (InfrastructureFault, OSError) as error:  # The job is over; the next lease reports the problem again.
+            log.warning("tickets of dead processes could not be removed: %s", error)
 
 
 def quiet(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
-    """Inside, nobody else makes a context on the device: that would cost the holder's windows milliseconds.
+    """Block context creation on the device inside the block: it would add milliseconds to the holder's windows.
 
-    Held for a job's windows, and by whoever makes contexts ahead of its own lease; nobody waits for a lease inside.
-    `queue_offset_s` as of a lease.
+    A job holds it during its windows, and the runner pool while it creates contexts. Never wait for a lease inside it.
+    `queue_offset_s` as in `device_lease`.
     """
     return device_lease(_quiet(device), cancelled, queue_offset_s)
 
 
 def stays_free(device: str, seconds: float) -> bool:
-    """Whether nobody holds the device, waits for it, or makes contexts on it, from now on for so long.
+    """Whether for that many seconds no process holds the device, waits for it, or creates contexts on it.
 
-    False as soon as somebody does.
+    Returns False as soon as one does.
     """
     until = time.monotonic() + seconds
-    while not _wanted(device):
+    while not _in_use(device):
         if time.monotonic() >= until:
             return True
         time.sleep(NEXT_POLL_S)
@@ -81,7 +82,7 @@ def stays_free(device: str, seconds: float) -> bool:
 
 
 def tidy() -> None:
-    """Clears away what the dead have left. Every lease ends so. Raises InfrastructureFault."""
+    """Remove the tickets of dead processes; every lease ends with it. Raises InfrastructureFault."""
     folder = _folder()
     with _locked(folder):
         for other in os.listdir(folder):
@@ -89,7 +90,7 @@ def tidy() -> None:
 
 
 def check_folder() -> None:
-    """Makes the folder in which jobs queue. Raises UnsafeFolder where another user may change it, and OSError."""
+    """Create the folder of the leases. Raises UnsafeFolder if another user could change it, and OSError."""
     with _locked(_folder()):
         pass
 
@@ -102,53 +103,57 @@ def _quiet(device: str) -> str:
     return f"{device}-quiet"
 
 
-def _line(device: str) -> str:
-    """What the tickets of its line begin with."""
+def _queue_prefix(device: str) -> str:
+    """Prefix of the tickets of a device's queue."""
     return re.sub(r"[^\w-]", "_", device)
 
 
-def _wanted(device: str) -> bool:
+def _in_use(device: str) -> bool:
     folder = _folder()
     try:
-        tickets = [ticket for line in (device, _quiet(device)) for ticket in _tickets(folder, _line(line))]
+        tickets = [ticket for queue in (device, _quiet(device)) for ticket in _tickets(folder, _queue_prefix(queue))]
         return any(_alive(folder / ticket) for ticket in tickets)
-    except FileNotFoundError:  # The last one who was in a line has cleared it away.
+    except FileNotFoundError:  # Another process removed the folder.
         return False
 
 
-def _ahead(folder: Path, line: str, name: str) -> int:
-    """How many living tickets go before that one."""
-    return sum(_alive(folder / other) for other in _tickets(folder, line) if other < name)
+def _tickets_before(folder: Path, queue: str, name: str) -> int:
+    """The number of live tickets before that one."""
+    return sum(_alive(folder / other) for other in _tickets(folder, queue) if other < name)
 
 
-def _take(folder: Path, line: str, name: str, cancelled: Callable[[], bool]) -> str | None:
-    """That ticket's name as the holder's, none later than now, so that others may still be put before each other.
+def _become_holder(folder: Path, queue: str, name: str, cancelled: Callable[[], bool]) -> str | None:
+    """Rename the ticket to the holder's position, which is at most the current time; returns the new name.
 
-    None where it is not the first. Looked at while nobody draws one: who is first then stays so, as none is put before.
+    Later arrivals can then still be ordered among each other. None if the ticket is not the first. The folder's lock
+    keeps it the first, because nobody draws a ticket meanwhile, and none is placed before the holder.
     """
     with _locked(folder, cancelled):
-        if _ahead(folder, line, name) > 0:
+        if _tickets_before(folder, queue, name) > 0:
             return None
-        held = f"{line}.{min(_place(name), time.monotonic_ns()):020d}"
-        (folder / name).rename(folder / held)
-        return held
+        holder_name = f"{queue}.{min(_position(name), time.monotonic_ns()):020d}"
+        (folder / name).rename(folder / holder_name)
+        return holder_name
 
 
-def _draw_ticket(folder: Path, line: str, yields_ns: int, cancelled: Callable[[], bool]) -> tuple[int, str]:
-    # Locked under a name that nobody counts, and only then given its place: in the line, an unlocked ticket is a dead
-    # one. Places are given under the folder's lock, never twice and never before the first one's, who may have the
-    # device: so it has one holder, and nobody is taken for a dead one.
+def _draw_ticket(folder: Path, queue: str, queue_offset_ns: int, cancelled: Callable[[], bool]) -> tuple[int, str]:
+    # The ticket is locked under a draft name before it enters the queue, where an unlocked ticket counts as dead. The
+    # folder's lock makes positions unique, and later than the first ticket, which may hold the device. Hence the device
+    # has one holder, and no live ticket is taken for a dead one.
     with _locked(folder, cancelled):
         draft = folder / f".{uuid4().hex}"
         ticket = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(ticket, fcntl.LOCK_EX)
-            waiting = sorted(_tickets(folder, line))
-            first = next((_place(other) for other in waiting if _alive(folder / other)), 0)
-            place, taken = max(time.monotonic_ns() + yields_ns, first + 1), {_place(other) for other in waiting}
-            while place in taken:
-                place += 1
-            name = f"{line}.{place:020d}"
+            waiting = sorted(_tickets(folder, queue))
+            first = next((_position(other) for other in waiting if _alive(folder / other)), 0)
+            position, used = (
+                max(time.monotonic_ns() + queue_offset_ns, first + 1),
+                {_position(other) for other in waiting},
+            )
+            while position in used:
+                position += 1
+            name = f"{queue}.{position:020d}"
             draft.rename(folder / name)
         except BaseException:
             draft.unlink(missing_ok=True)
@@ -159,8 +164,8 @@ def _draw_ticket(folder: Path, line: str, yields_ns: int, cancelled: Callable[[]
 
 @contextmanager
 def _locked(folder: Path, cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Inside, the folder is there and this user's, and nobody else draws a ticket."""
-    until = time.monotonic() + LOCKED_S
+    """Inside the block the folder exists, belongs to this user, and no other process draws a ticket."""
+    until = time.monotonic() + MAX_LOCKED_S
     while (lock := _lock_of(folder, cancelled, until)) is None:
         continue
     try:
@@ -170,7 +175,7 @@ def _locked(folder: Path, cancelled: Callable[[], bool] = lambda: False) -> Iter
 
 
 def _lock_of(folder: Path, cancelled: Callable[[], bool], until: float) -> int | None:
-    """The folder itself, locked; None when somebody removed it before we had it."""
+    """A locked descriptor of the folder; None if another process removed the folder first."""
     with suppress(FileExistsError):
         folder.mkdir(parents=True, mode=0o700)
     try:
@@ -180,10 +185,10 @@ def _lock_of(folder: Path, cancelled: Callable[[], bool], until: float) -> int |
     try:
         while not _is_locked_now(lock):
             if cancelled():
-                raise JobCancelled("cancelled while waiting for a place in line")
+                raise JobCancelled("cancelled while waiting to enter the device's queue")
             if time.monotonic() > until:
                 raise InfrastructureFault(
-                    f"{folder} has been locked for {LOCKED_S:.0f} s: end the process that holds it"
+                    f"{folder} has been locked for {MAX_LOCKED_S:.0f} s: end the process that holds it"
                 )
             time.sleep(NEXT_POLL_S)
         with suppress(FileNotFoundError):
@@ -204,16 +209,16 @@ def _is_locked_now(descriptor: int) -> bool:
     return True
 
 
-def _place(ticket: str) -> int:
+def _position(ticket: str) -> int:
     return int(ticket.rpartition(".")[2])
 
 
-def _tickets(folder: Path, line: str) -> list[str]:
-    return [entry for entry in os.listdir(folder) if entry.startswith(f"{line}.")]
+def _tickets(folder: Path, queue: str) -> list[str]:
+    return [entry for entry in os.listdir(folder) if entry.startswith(f"{queue}.")]
 
 
 def _alive(path: Path) -> bool:
-    """Whether the file is locked by its owner; one that is not is removed."""
+    """Whether the file's owner still locks it; removes the file otherwise."""
     try:
         other = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

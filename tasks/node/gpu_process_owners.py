@@ -1,4 +1,4 @@
-"""Tells the processes on a card that this worker has started from those of other programs (docs/adr/0046)."""
+"""Tells which processes on a card this worker started, and which belong to other programs (docs/adr/0046)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sandbox.supervisor.process_register import ProcessRegister
 
 INIT = 1
 SURELY_ELSEWHERE = 2
-"""In so many lists without a process of that number here: it runs in another PID namespace. One that ends is in one."""
+"""A process that is absent here in this many lists runs in another PID namespace; one that ends is in a single list."""
 
 
 class CardOwners:
-    """One job's view. `look` takes the pids that the driver lists, when it lists them; the properties sum up."""
+    """The owners that one job has seen. Call `look` when the driver lists pids; the properties sum up."""
 
     def __init__(self, register: ProcessRegister, worker: int) -> None:
         """`worker` is the pid of the worker's main process, from which its other processes descend."""
@@ -24,9 +24,9 @@ class CardOwners:
         self._absent: Counter[int] = Counter()
 
     def look(self, pids: Iterable[int]) -> None:
-        """Finds out who started each. A process that has just ended is known by the register or an earlier look.
+        """Find out which program started each process. The register or an earlier look knows those that just ended.
 
-        A list without any living process of this worker has the numbers of another PID namespace, and is not used.
+        A list without any live process of this worker has pids of another PID namespace, and is ignored.
         """
         statuses = {pid: process_tree.status_of(pid) for pid in pids}
         living = {pid: self._descends(pid, status) for pid, status in statuses.items() if status is not None}
@@ -46,18 +46,18 @@ class CardOwners:
 
     @property
     def others(self) -> set[int]:
-        """Processes of other programs. A process that ended before it could be looked at is in neither set."""
+        """Processes of other programs. A process that ended before it was identified is in neither set."""
         elsewhere = {pid for pid, times in self._absent.items() if times >= SURELY_ELSEWHERE}
         return (elsewhere - self._started_here.keys()) | {pid for pid, here in self._started_here.items() if not here}
 
     def _descends(self, pid: int, status: process_tree.ProcessStatus | None) -> bool:
-        # Upwards: a walk down from the worker reads of every process of the machine, and the device waits.
+        # Walk upwards: a walk down from the worker would read every process of the machine while the device waits.
         visited: set[int] = set()
         while status is not None and pid not in visited:
             if pid == self._worker or self._register.has(pid, status.started):
                 return True
             if status.parent <= INIT and uid.is_submissions(process_tree.user_of(pid)):
-                return True  # Its parents ended before it, as they do with their zygote.
+                return True  # Its parents ended first, as they do with their zygote.
             visited.add(pid)
             pid, status = status.parent, process_tree.status_of(status.parent)
         return False

@@ -1,4 +1,4 @@
-"""Samples of the card around one job's windows, and the owners of the processes that they list."""
+"""Readings of the card around one job's windows, with the owners of the processes on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tasks.node.gpu_process_owners import CardOwners
 
 
 class CardReadings:
-    """The samples of one job."""
+    """The readings of one job."""
 
     def __init__(self, card: CardMonitor, owners: CardOwners) -> None:
         self._card = card
@@ -16,11 +16,11 @@ class CardReadings:
         self._readings: list[Reading] = []
 
     def take(self, *, thorough: bool = False) -> Reading:
-        """One more sample; a thorough one lists processes, whose owners are looked up before any of them ends."""
+        """Take a reading; a thorough one lists processes, whose owners are identified before any of them ends."""
         self._readings.append(self._card.sample(thorough=thorough))
         self._owners.look(processes(self._readings[-1:]))
         return self._readings[-1]
 
     def state(self) -> CardState:
-        """All samples together."""
+        """Summary of all readings."""
         return card_state(self._readings, self._owners.started_here, self._owners.others)

@@ -1,6 +1,6 @@
-"""Log lines of the API and the workers: readable ones, or JSON objects that say which job each is about.
+"""Log lines of the API and the workers: plain text, or JSON objects with the job that each line is about.
 
-Only what we write ourselves is in a line. No source, no output of a kernel and no message about one ever is.
+Lines only contain text of this project: never a source, a kernel's output, or a message derived from them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from domain.settings import JSON
 
 MESSAGE_CHARS = 4000
 EXCEPTION_CHARS = 6000
-"""With its message a line stays below what `stack/child.py` reads as one."""
+"""Maximum characters of a traceback; with the message it stays below one line of `stack/child.py`."""
 
 READABLE = "[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s"
 
 Field = str | int
 _subject: ContextVar[dict[str, Field] | None] = ContextVar("subject", default=None)
 process_fields: dict[str, Field] = {}
-"""What is in every line of this process: a worker's name."""
+"""Fields of every line of this process, such as the worker's name."""
 
 
 @contextmanager
 def about(**fields: Field) -> Iterator[None]:
-    """Every line that is logged inside has these fields too. A thread has them if it runs in a copy of the context."""
+    """Add these fields to every line logged inside the block, also of threads that run in a copy of the context."""
     token = _subject.set({**(_subject.get() or {}), **fields})
     try:
         yield
@@ -39,16 +39,16 @@ def about(**fields: Field) -> Iterator[None]:
 
 
 def note(**fields: Field) -> None:
-    """From now on the lines of the innermost `about` have these fields; nothing outside of one."""
+    """Add these fields to further lines inside the innermost `about`; no effect outside of one."""
     subject = _subject.get()
     if subject is not None:
         subject.update(fields)
 
 
 class JsonLines(logging.Formatter):
-    """`at` (UTC), `level`, `logger`, `pid`, `message`; then where they are known `worker`, `request_id`, `job_id`,
-    `attempt`, `stage`, `task_id` (of the message under which the attempt runs; Celery's own lines have this alone);
-    and `exception`, a traceback."""
+    """JSON lines: `at` (UTC), `level`, `logger`, `pid`, `message`; if known `worker`, `request_id`, `job_id`,
+    `attempt`, `stage`, `task_id` (of the attempt's message; Celery's own lines only have this one); and `exception`, a
+    traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -67,7 +67,7 @@ class JsonLines(logging.Formatter):
 
 
 class ReadableLines(logging.Formatter):
-    """One entry of a log for people, without control characters, its further lines indented."""
+    """Plain log entries without control characters, with continuation lines indented."""
 
     def __init__(self) -> None:
         super().__init__(READABLE)
@@ -77,18 +77,18 @@ class ReadableLines(logging.Formatter):
 
 
 def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
-    """The task that Celery writes about: it gives a line's parts along, as `data`."""
+    """The id of the task that a line of Celery is about, from the record's `data`."""
     data = getattr(record, "data", None)
     return {"task_id": str(data["id"])} if isinstance(data, dict) and "id" in data else {}
 
 
 def formatter(form: str) -> logging.Formatter:
-    """Of LOG_FORMAT."""
+    """The formatter for a value of LOG_FORMAT."""
     return JsonLines() if form == JSON else ReadableLines()
 
 
 def set_up(level: str, form: str) -> None:
-    """This process's own lines go to stderr. For processes whose server does not see to that itself."""
+    """Log to stderr, in processes whose server does not configure logging itself."""
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""Which machine this is, beside others of its host name."""
+"""Identity of this machine, distinct from machines with the same host name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Linux' own, another after each boot (random(4)); containers have their host's."""
+"""Linux' boot id: new at each boot (random(4)), and shared by all containers of a host."""
 
 
 @cache
 def machine() -> str | None:
-    """This machine since it was booted, and this container: who dies here and begins anew does so in the same."""
+    """Identifies this boot of the machine and this container, so a process that restarts here is recognised."""
     try:
         return f"{BOOT_ID.read_text(encoding='ascii').strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

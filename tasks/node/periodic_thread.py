@@ -1,4 +1,4 @@
-"""Something that a worker's main process does every few seconds, on a thread of its own, while Redis comes and goes."""
+"""A periodic task of a worker's main process, on a thread of its own that survives outages of Redis."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ log = logging.getLogger(__name__)
 
 
 def failing() -> list[str]:
-    """A sentence for each loop of this process whose last call failed, for the heartbeat."""
+    """A sentence for each task of this process whose last call failed, for the heartbeat."""
     failures = [(loop.name, loop.failing) for loop in tuple(_running)]
-    return sorted(f"the {name} failed, and is tried again: {failure}" for name, failure in failures if failure)
+    return sorted(f"the {name} failed and will be retried: {failure}" for name, failure in failures if failure)
 
 
-class Loop:
-    """Calls `turn` at once and every `every_s` seconds from then on, between `start` and `stop`.
+class PeriodicThread:
+    """Calls `function` at once and then every `every_s` seconds, between `start` and `stop`.
 
-    A call that raises never ends the thread: `missed` is called, and the next call follows after the pause. The first
-    failure in a row is logged, then one of another type, or one after LOG_AGAIN_S.
+    A call that raises does not end the thread: `missed` is called, and the next call follows after the pause. The log
+    has the first failure of a series, then one of another type, or one after LOG_AGAIN_S.
     """
 
     def __init__(
-        self, name: str, turn: Callable[[], None], every_s: float, missed: Callable[[], None] = lambda: None
+        self, name: str, function: Callable[[], None], every_s: float, missed: Callable[[], None] = lambda: None
     ) -> None:
         self.name = name
-        self._turn = turn
+        self._function = function
         self._every_s = every_s
         self._missed = missed
         self._stopping = Event()
         self._logged: type[Exception] | None = None
         self._logged_at = 0.0
         self.failing: str | None = None
-        """The exception of the last call; None where that one returned."""
+        """The exception of the last call; None if it returned."""
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -47,7 +47,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when no turn runs and none will."""
+        """Return after the current call; no further call follows."""
         self._stopping.set()
         self._thread.join()
         _running.discard(self)
@@ -58,15 +58,15 @@ class Loop:
             self._stopping.wait(self._every_s)
 
     def _call(self) -> None:
-        """Calls once. An exception must not end the thread, which nothing would start again."""
+        """Call once. An exception must not end the thread, because nothing would restart it."""
         try:
-            self._turn()
+            self._function()
         except Exception as error:
             self._note(error)
             try:
                 self._missed()
             except Exception:
-                log.exception("the %s cannot clean up after a failed turn, trying on", self.name)
+                log.exception("the %s cannot clean up after a failed call, retrying", self.name)
         else:
             if self.failing is not None:
                 log.warning("the %s works again", self.name)
@@ -76,11 +76,11 @@ class Loop:
         failure, kind = f"{type(error).__name__}: {error}"[:MOST_CHARS], type(error)
         if kind is not self._logged or time.monotonic() - self._logged_at > LOG_AGAIN_S:
             if isinstance(error, RedisError):
-                log.warning("the %s cannot reach Redis, trying on: %s", self.name, error)
+                log.warning("the %s cannot reach Redis, retrying: %s", self.name, error)
             else:
-                log.error("the %s failed, trying on: %s", self.name, failure, exc_info=error)
+                log.error("the %s failed, retrying: %s", self.name, failure, exc_info=error)
             self._logged, self._logged_at = kind, time.monotonic()
         self.failing = failure
 
 
-_running: set[Loop] = set()
+_running: set[PeriodicThread] = set()

@@ -1,4 +1,4 @@
-"""A folder that no other user of the machine can change: a predictable name may have been taken by somebody else."""
+"""Folders that no other user of the machine can change: another user may have created one of a predictable name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from domain.fault import InfrastructureFault
 
 
 class UnsafeFolder(InfrastructureFault):
-    """Another user owns the folder or may write into it; the message says which setting names another one."""
+    """Another user owns the folder or may write into it; the message names the setting that moves it."""
 
 
 def opened_private(folder: Path, setting: str) -> int:
-    """A descriptor of the folder, which is this user's own; what its group may write is taken away.
+    """Open the folder, which must belong to this user; removes its group's write permission.
 
-    Raises UnsafeFolder, naming the setting, and FileNotFoundError.
+    Raises UnsafeFolder, which names the setting, and FileNotFoundError.
     """
     remedy = f"remove it, or set {setting} to a folder of this worker's user"
     try:
@@ -43,8 +43,8 @@ def opened_private(folder: Path, setting: str) -> int:
 
 
 def make_private(folder: Path, setting: str) -> None:
-    """Makes the folder where it is not there, and checks it. Raises UnsafeFolder, OSError where it cannot be made."""
-    # A submission's user has to pass through it, and must not list it.
-    with suppress(FileExistsError):  # Whatever it is, it is looked at next.
+    """Create the folder if it does not exist, and check it. Raises UnsafeFolder, or OSError if it cannot be created."""
+    # A submission's user has to traverse the folder, but must not list it.
+    with suppress(FileExistsError):  # `opened_private` then checks what exists.
         folder.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     os.close(opened_private(folder, setting))

@@ -1,4 +1,4 @@
-"""The connection to Redis, with timeouts and retries that fit who waits for the answer."""
+"""Connections to Redis, with timeouts and retries that suit the caller."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PATIENT_RETRIES = 120
 
 
 def connect(*, patient: bool = False, waits: bool = True) -> Redis:
-    """A client of the settings' Redis; connects on first use and is safe to share between threads.
+    """A client of the configured Redis; connects on first use and is safe to share between threads.
 
-    Prompt clients give up after about 0.1 s when nobody listens: an HTTP request must be answered. Patient ones try
-    about 2 minutes: a worker that holds a finished job outlasts a restart of Redis. Without `waits` a Redis that is
-    silent for 5 s is given up as well: for what can be done without.
+    A prompt client gives up after about 0.1 s if no server listens, because an HTTP request must be answered. A patient
+    one retries for about 2 minutes, so that a worker with a finished job outlasts a restart of Redis. Without `waits`,
+    a Redis that is silent for 5 s counts as unreachable too, for optional work.
     """
     if patient:
         backoff, tries = ExponentialBackoff(cap=1.0, base=0.05), PATIENT_RETRIES
     else:
         backoff, tries = ExponentialBackoff(cap=0.1, base=0.02), PROMPT_RETRIES
-    # Else also after silence.
+    # Without `waits`, a timeout is not retried.
     retry = Retry(backoff, tries) if waits else Retry(backoff, tries, (RedisConnectionError,))
     return Redis.from_url(
         settings().broker_url,

@@ -1,4 +1,4 @@
-"""A pool child's folder for files: its owner locks it, and what a killed owner left goes with the next one."""
+"""The scratch folder of a pool child: its owner locks it, and the next owner removes those of dead owners."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PREFIX, SETTING = "bench-", "STATE_DIR"
 
 
 class BenchFolder:
-    """A new folder below `parent`, there until `close`; on the way in, those of dead owners are removed.
+    """A new folder below `parent`, until `close`; creating it first removes the folders of dead owners.
 
-    The lock is the kernel's, so that it ends with its holder however that ends. It lies on the folder itself: there is
-    no file that a submission could remove. Processes that are forked without exec would share it.
+    The kernel's lock on the folder ends with its holder, in whatever way that ends. There is no lock file that a
+    submission could remove. Children that are forked without exec would share the lock.
     """
 
     def __init__(self, parent: Path) -> None:
-        """Raises UnsafeFolder where another user can change `parent`."""
-        with suppress(FileExistsError):  # Whatever it is, it is looked at next.
+        """Raises UnsafeFolder if another user can change `parent`."""
+        with suppress(FileExistsError):  # `opened_private` then checks what exists.
             parent.mkdir(parents=True, mode=0o700)
-        # Nobody looks for the dead between the making of a folder and its locking.
-        with _held(parent):
-            for left in parent.glob(f"{PREFIX}*"):
-                _remove_if_dead(left)
+        # Locking the parent: a folder that is created but not locked yet must not count as dead.
+        with _locked(parent):
+            for dead_folder in parent.glob(f"{PREFIX}*"):
+                _remove_if_dead(dead_folder)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             for folder in (parent, self.path):
                 allow_traversal(folder)
@@ -40,7 +40,7 @@ class BenchFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Removes the folder and all that is in it."""
+        """Remove the folder with its contents."""
         remove(self.path)
         os.close(self._lock)
 
@@ -49,10 +49,10 @@ def _remove_if_dead(folder: Path) -> None:
     try:
         lock = opened_private(folder, SETTING)
     except (OSError, UnsafeFolder):
-        return  # Its owner has removed it meanwhile, or it is no folder of ours.
+        return  # Its owner has removed it, or it is no folder of this service.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _end_those_who_work_in(folder)
+        _kill_submissions_of(folder)
         remove(folder)
     except BlockingIOError:
         return
@@ -60,8 +60,8 @@ def _remove_if_dead(folder: Path) -> None:
         os.close(lock)
 
 
-def _end_those_who_work_in(folder: Path) -> None:
-    """Ends what a dead owner's submissions had started: each has a user of its own, who owns its folder."""
+def _kill_submissions_of(folder: Path) -> None:
+    """Kill the processes of a dead owner's submissions: each submission has its own user, who owns its folder."""
     if os.geteuid() != 0:
         return
     private = [*_entries(folder, "standby-"), *chain.from_iterable(_entries(job) for job in _entries(folder, "job-"))]
@@ -73,17 +73,17 @@ def _end_those_who_work_in(folder: Path) -> None:
 
 
 def _entries(parent: Path, prefix: str = "") -> list[Path]:
-    """The entries of a folder, without links."""
+    """The entries of a folder, without symbolic links."""
     try:
         with os.scandir(parent) as entries:
-            names = [each.name for each in entries if not each.is_symlink()]
+            names = [entry.name for entry in entries if not entry.is_symlink()]
     except OSError:
         return []
     return [parent / name for name in names if name.startswith(prefix)]
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     lock = opened_private(folder, SETTING)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The compilers of this node's builds: their folder, what identifies them, headers precompiled in the background."""
+"""The compilers of this node's builds: their folder, their identity, and headers precompiled in the background."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 
 class Compilers:
-    """Prepared below `parent` when made. `folder` is None where extensions are built the stock way alone."""
+    """Prepares a toolchain below `parent`. `folder` is None if extensions are built with stock headers only."""
 
     def __init__(self, parent: Path) -> None:
         self.folder: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._told = False
+        self._failure_logged = False
         try:
-            found = toolchain.prepare(parent)
-            self.folder = str(found) if found is not None else None
+            folder = toolchain.prepare(parent)
+            self.folder = str(folder) if folder is not None else None
         except OSError as error:
             log.warning("extensions are built with stock headers: %s", error)
 
     @cached_property
     def identity(self) -> str:
-        """A digest of all that decides what a build makes of a source, the source and its target aside."""
-        # By its name, a digest of what is in it: where it lies is each node's own, and in no build.
+        """A digest of everything except source and target that determines a build's output."""
+        # The folder's name is a digest of its contents; its location differs between nodes and is in no build.
         folder = Path(self.folder).name if self.folder is not None else ""
         parts = [platform.python_version(), platform.machine(), *platform.libc_ver(), str(torch.version.cuda), folder]
         parts += [f"{name} {_version(name)}" for name in _PACKAGES]
@@ -52,13 +52,13 @@ class Compilers:
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     def precompile(self) -> None:
-        """Has a process of low priority make the headers that are not there yet; returns at once.
+        """Start a low-priority process that precompiles missing headers; returns at once.
 
-        Called again, it says in the log where that has failed: builds go on without, and take longer.
+        A later call logs a failure of that process once: builds then work without, but take longer.
         """
         if self._process is not None:
-            if self._process.poll() and not self._told:
-                self._told = True
+            if self._process.poll() and not self._failure_logged:
+                self._failure_logged = True
                 log.warning("no headers are precompiled: the process for it ended with %s", self._process.returncode)
         elif self.folder is not None and settings().precompile_headers:
             command = [sys.executable, "-m", "tasks.node.toolchain", self.folder]
@@ -70,7 +70,7 @@ class Compilers:
             )
 
     def close(self) -> None:
-        """Ends the process, if it is still at it."""
+        """Kill the precompiling process, if it still runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -78,16 +78,16 @@ class Compilers:
 
 @cache
 def processor() -> str:
-    """What the host's processor can do: that of a build which was made for it alone (`-march=native`)."""
+    """Features of the host's processor: builds with `-march=native` only run on the same."""
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        told = (line.partition(":") for line in lines)
-        found = {name.strip(): value.strip() for name, _, value in told}
-    return found.get("flags") or found.get("Features") or platform.machine()
+        pairs = (line.partition(":") for line in lines)
+        fields = {name.strip(): value.strip() for name, _, value in pairs}
+    return fields.get("flags") or fields.get("Features") or platform.machine()
 
 
 @cache
-def without_driver() -> str | None:
-    """Why Triton cannot link here what launches its kernels; None where it can, as the driver's library is there."""
+def missing_driver() -> str | None:
+    """Why Triton cannot link its kernel launchers here; None if the driver's library is present."""
     from triton.backends.nvidia.driver import libcuda_dirs
 
     try:

@@ -1,1 +1,1 @@
-"""Builds on nodes without a GPU, ahead of the job."""
+"""Builds on nodes without a GPU, before the jobs start."""

@@ -1,4 +1,4 @@
-"""Which builds the queued jobs will want, in the order in which the jobs will be begun."""
+"""The plan of a build-only worker: the builds that queued jobs need, in the order in which the jobs start."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from redis import Redis
 from domain.kernel import Kernel
 from domain.request import Request
 from tasks.fleet.heartbeat import WorkerView
-from tasks.jobs.job_queue import COMMON, Lines, line_of_gpu, line_of_worker, read_request
+from tasks.jobs.job_queue import COMMON, JobQueue, queue_of_gpu, queue_of_worker, read_request
 
-AHEAD = 64
-"""Jobs of a line: so many builds at most are made that nobody may want for a while."""
+MAX_JOBS_PER_QUEUE = 64
+"""Maximum number of jobs per queue to build for in advance; the builds may not be needed for a while."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A build that a queued job will want: of which of its kernels, for which architecture, by which key."""
+class PlannedBuild:
+    """A build that a queued job needs: the index of its kernel, the architecture, and the build's key."""
 
     job_id: str
     kernel: int
@@ -26,39 +26,39 @@ class Wanted:
     key: str
 
 
-class LookAhead:
-    """`key` names the build of a kernel for an architecture, None where that is left to others.
+class BuildPlan:
+    """Plans builds. `key` returns the build key of a kernel for an architecture, None if this node cannot build it.
 
-    Every request is read once while its job is near.
+    The request of a job is read once, while the job is among the first of a queue.
     """
 
-    def __init__(self, redis: Redis, lines: Lines, key: Callable[[Kernel, str], str | None]) -> None:
+    def __init__(self, redis: Redis, queue: JobQueue, key: Callable[[Kernel, str], str | None]) -> None:
         self._redis = redis
-        self._lines = lines
+        self._queue = queue
         self._key = key
         self._keys: dict[tuple[str, str], list[str | None]] = {}
 
-    def wanted(self, archs: Iterable[str], judges: Iterable[WorkerView]) -> list[Wanted]:
-        """By the first jobs of the lines that somebody serves with one of those architectures. Raises RedisError."""
+    def builds(self, archs: Iterable[str], judges: Iterable[WorkerView]) -> list[PlannedBuild]:
+        """Builds for the first jobs of the queues of workers with one of those architectures. Raises RedisError."""
         served = _served(set(archs), list(judges))
-        ahead = self._lines.ahead(list(served), AHEAD)
-        near = [(job_id, arch) for line, job_id in ahead for arch in sorted(served[line])]
-        self._keys = {each: self._keys[each] for each in near if each in self._keys}
+        heads = self._queue.peek(list(served), MAX_JOBS_PER_QUEUE)
+        near = [(job_id, arch) for queue, job_id in heads for arch in sorted(served[queue])]
+        self._keys = {pair: self._keys[pair] for pair in near if pair in self._keys}
         return [
-            Wanted(job_id, kernel, arch, key)
+            PlannedBuild(job_id, kernel, arch, key)
             for job_id, arch in near
             for kernel, key in enumerate(self._keys_of(job_id, arch))
             if key is not None
         ]
 
-    def gone(self, one: Wanted, archs: Iterable[str], judges: Iterable[WorkerView]) -> bool:
-        """Whether its job has ended, and no other one that is near will want the same. Raises RedisError."""
+    def gone(self, one: PlannedBuild, archs: Iterable[str], judges: Iterable[WorkerView]) -> bool:
+        """Whether the job has ended, and no other job of the plan needs the same build. Raises RedisError."""
         if self._redis.exists(f"job:{one.job_id}:request"):
             return False
-        return all(other.key != one.key for other in self.wanted(archs, judges))
+        return all(other.key != one.key for other in self.builds(archs, judges))
 
     def request(self, job_id: str) -> Request | None:
-        """None where it is no longer kept, or cannot be read: whoever begins the job says so."""
+        """The stored request; None if it is gone or unreadable, which the worker that starts the job reports."""
         stored = self._redis.get(f"job:{job_id}:request")
         try:
             return read_request(stored) if stored is not None else None
@@ -74,16 +74,16 @@ class LookAhead:
 
 
 def kernels_of(request: Request) -> list[Kernel]:
-    """In the order in which they are built."""
+    """The kernels of a request, in build order."""
     return list(request.kernels.values())
 
 
 def _served(archs: set[str], judges: list[WorkerView]) -> dict[str, set[str]]:
-    """The lines that may have jobs for those architectures, and which: a model's and a worker's own are of one."""
+    """The queues that may have jobs for those architectures, and which: a model's or worker's queue has only one."""
     served = {COMMON: archs}
     for judge in judges:
         if judge.arch in archs:
-            served[line_of_worker(judge.name)] = {judge.arch}
+            served[queue_of_worker(judge.name)] = {judge.arch}
             if judge.gpu_model is not None:
-                served[line_of_gpu(judge.gpu_model)] = {judge.arch}
+                served[queue_of_gpu(judge.gpu_model)] = {judge.arch}
     return served

@@ -12,7 +12,7 @@ from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import Status
 from sandbox.supervisor.machine_faults import may_pass_again
-from tasks.builds.archive import KEPT_FAULTS, Finished
+from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildBench, deadline_in
 from tasks.builds.local_cache import BuildCache
 from tasks.node.path_redaction import without_machine_paths
@@ -70,7 +70,7 @@ class Building:
             return
         key, shipped = self._bench.build_key(contender.kernel), self._bench.shipped
         began = time.monotonic()
-        with cache.alone(key, self._cancelled, self._patience):
+        with cache.build_lock(key, self._cancelled, self._patience):
             self._has_waited(began)
             kept = cache.restore(key, contender.folder)
             if kept is not None:
@@ -81,7 +81,7 @@ class Building:
                 self.build_and_keep(contender, cache, key)
             else:
                 began = time.monotonic()
-                with shipped.turn(key, self._cancelled, deadline_in(self._patience)) as turn:
+                with shipped.reserve(key, self._cancelled, deadline_in(self._patience)) as turn:
                     self._has_waited(began)
                     self._take_or_build(contender, cache, key, turn.packed)
 
@@ -161,7 +161,7 @@ class Building:
 
 
 def _would_fail_again(fault: KernelFault) -> bool:
-    return fault.status in KEPT_FAULTS and not may_pass_again(f"{fault.message}\n{fault.log}")
+    return fault.status in CACHEABLE_FAULTS and not may_pass_again(f"{fault.message}\n{fault.log}")
 
 
 def _without_paths(fault: KernelFault, contender: Contender) -> KernelFault:

@@ -18,8 +18,8 @@ from profiling.stats import flags
 from profiling.stats.stopping_rule import Plan, Stop
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed, Window
-from tasks.correctness.trials import Rounds
-from tasks.correctness.view_outputs import left_to_readers
+from tasks.correctness.trials import Trials
+from tasks.correctness.view_outputs import view_outputs_warning
 from tasks.node.gpu_readings import CardReadings
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
@@ -55,7 +55,7 @@ LAUNCHES_UNKNOWN = Flag(
 class Timekeeper:
     """Times the contenders of validated rounds."""
 
-    def __init__(self, rounds: Rounds, streams: Streams, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, rounds: Trials, streams: Streams, cancelled: Callable[[], bool]) -> None:
         self.rounds = rounds
         self.streams = streams
         self.cancelled = cancelled
@@ -125,7 +125,7 @@ class Timekeeper:
         """Waits until nobody makes or ends a context on the device, which is no kernel's time."""
         asked = time.monotonic()
         with self.bench.quiet(self.cancelled):
-            self.rounds.postpone(time.monotonic() - asked)
+            self.rounds.extend_deadline(time.monotonic() - asked)
             yield
 
     def _speedup(self) -> Speedup | None:
@@ -244,7 +244,7 @@ class Timekeeper:
         """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
         turns = self.contenders[::-1] if reverse else self.contenders
         self.shooting.relocate(slots, records)
-        fill = self.rounds.filling(slots)
+        fill = self.rounds.prepare_fill(slots)
         at_once = self._at_once(records[turns[0].role])
         if not at_once:
             fill()
@@ -278,7 +278,7 @@ class Timekeeper:
     def _conclude(self, contender: Contender, record: TimeRecord) -> None:
         state = self._card.state()
         ceilings = self.bench.ceilings()
-        told = (flags.inputs_came_again(self.rounds.inputs.reused), left_to_readers(self.contenders))
+        told = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.contenders))
         found = [
             *flags.windows_taken_again(self._retakes.told, self._retakes.kept, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
@@ -286,7 +286,7 @@ class Timekeeper:
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
             NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.apart else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *((*self.rounds.doubts, *told) if contender is self.rounds.candidate else ()),
+            *((*self.rounds.warnings, *told) if contender is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in found if flag is not None]
         record.gpu_state = asdict(state)

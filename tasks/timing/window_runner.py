@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, GateClosed, HeldBack, Window
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.runtime.freeze import at_rest
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.null_window_cache import NullKind
@@ -22,7 +22,7 @@ class Shooting:
     `windows_s` is what all windows have taken so far: with the null windows, queueing and making ready.
     """
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Trials) -> None:
         self.rounds = rounds
         self.contenders = rounds.contenders
         self.bench = rounds.bench
@@ -59,8 +59,8 @@ class Shooting:
         try:
             with self._counted():
                 if behind is not None and not record.gated:
-                    self.rounds.shoot(contender, behind)
-                return self.rounds.shoot(
+                    self.rounds.run_window(contender, behind)
+                return self.rounds.run_window(
                     contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
                 )
         except GateClosed:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from profiling.results.samples import TimeRecord
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_fit
 from profiling.window.call_buffers import bytes_per_call
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.runtime.kernel_run import Contender
 from tasks.timing.gate_calibration import Rehearsal, rehearse
 
@@ -22,7 +22,7 @@ MOST_TIMES = 2
 class WindowSize:
     """Of validated rounds, found out by rehearsal; windows are `window` times as long as usual."""
 
-    def __init__(self, rounds: Rounds, window: float) -> None:
+    def __init__(self, rounds: Trials, window: float) -> None:
         self._rounds = rounds
         self._window = window
         self._device = rounds.bench.device

@@ -1,1 +1,1 @@
-"""The Celery main process of one device: its lifecycle, its pool, and what it measures of itself."""
+"""The Celery main process of one device: its lifecycle, its pool, and the gauges that it reports."""

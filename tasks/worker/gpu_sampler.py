@@ -1,7 +1,7 @@
-"""`python -m tasks.worker.gpu_sampler UUID PID`: one line of JSON about a card every few seconds, for GET /metrics.
+"""`python -m tasks.worker.gpu_sampler UUID PID`: prints one line of JSON about a card every few seconds.
 
-In a process of its own: NVML does not survive a fork, and the worker's main process forks a pool child at any time.
-It has no context on the card, and ends with the process PID that started it.
+It is a process of its own because NVML does not survive a fork, and the worker's main process forks pool children at
+any time. It creates no context on the card, and ends with the process PID that started it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sandbox.isolation.rlimits import die_with_parent
 
 EVERY_S = 10.0
 STALE_S = 3 * EVERY_S
-"""What is older is not told: a card that no longer answers has no temperature."""
+"""Maximum age of a reading, in s: a card that no longer answers has no current temperature."""
 
 log = logging.getLogger(__name__)
 
 
 class CardSampler:
-    """In a worker's main process: its card's newest reading, from a sampler that is started again when it has ended."""
+    """The newest reading of a card, for the worker's main process; restarts the sampler process if it ended."""
 
     def __init__(self, card: str) -> None:
         self._card = card
@@ -39,7 +39,7 @@ class CardSampler:
         self._read_at = 0.0
 
     def reading(self) -> dict[str, Any] | None:
-        """What `main` printed last; None where that is long ago."""
+        """The last line that `main` printed, parsed; None if it is older than STALE_S."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         return self._reading if time.monotonic() - self._read_at < STALE_S else None
@@ -58,33 +58,33 @@ class CardSampler:
             start_new_session=True,
         )
         try:
-            Thread(target=self._listen, args=(self._process,), name="card sampler", daemon=True).start()
+            Thread(target=self._read_output, args=(self._process,), name="card sampler", daemon=True).start()
         except RuntimeError:
-            self.stop()  # Nobody would hear it. With the next reading it is started again.
+            self.stop()  # Without the thread nobody reads its output. The next reading starts it again.
             raise
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _read_output(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         try:
             with process.stdout as lines:
                 for line in lines:
-                    self._hear(line)
+                    self._parse(line)
         except Exception:
-            log.exception("the card sampler cannot be heard, it is started again")
+            log.exception("the output of the card sampler cannot be read; restarting it")
             process.kill()
 
-    def _hear(self, line: str) -> None:
+    def _parse(self, line: str) -> None:
         try:
             reading = json.loads(line)
         except ValueError:
-            log.warning("the card sampler said: %s", line.strip())
+            log.warning("the card sampler printed: %s", line.strip())
             return
         if isinstance(reading, dict):
             self._reading, self._read_at = reading, time.monotonic()
 
 
 class Card:
-    """The card's figures as JSON has them: those of `CardSample`, and a few more. One that it lacks is left out."""
+    """Reads a card's figures for JSON: those of `CardSample` and a few more. Unavailable figures are omitted."""
 
     def __init__(self, card: str) -> None:
         self._card = card
@@ -93,14 +93,14 @@ class Card:
         self._xids: Counter[str] = Counter()
 
     def reading(self) -> dict[str, Any]:
-        """`xids` counts the driver's reports by number since this process began. Nothing here raises."""
+        """One reading; `xids` counts the driver's reports by number since this process began. Never raises."""
         sample = self._monitor.sample()
         if not isinstance(sample, CardSample):
             return {"unavailable": sample.reason}
         errors = self._errors.new()
         if isinstance(errors, list):
             self._xids.update(str(error.xid) for error in errors)
-        found = {
+        figures = {
             "sm_clock_mhz": sample.sm_clock_mhz,
             "memory_clock_mhz": sample.memory_clock_mhz,
             "temperature_c": sample.temperature_c,
@@ -112,7 +112,7 @@ class Card:
             "xids": dict(self._xids) if isinstance(errors, list) else None,
             **self._more(),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in figures.items() if value is not None}
 
     def _more(self) -> dict[str, Any]:
         handle = figure(card_handle, self._card)
@@ -127,7 +127,7 @@ class Card:
 
 
 def main() -> None:
-    """Prints until it is killed."""
+    """Print readings until the process is killed."""
     die_with_parent(int(sys.argv[2]))
     card = Card(sys.argv[1])
     while True:

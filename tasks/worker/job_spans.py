@@ -1,7 +1,8 @@
-"""The spans of a job: POST, job, and its stages, made from its record when it has ended.
+"""OpenTelemetry spans of a job: its POST, the job and its stages, made from the record after the job has ended.
 
-A job's trace id is its own id without the hyphens, and its spans' ids follow from their names: whoever makes one knows
-its parent's without having been told, and whoever has a job's id finds its trace. Needs the group `telemetry`.
+A job's trace id is its job id without hyphens, and its span ids follow from the spans' names. Every process can
+therefore name a parent span without communication, and a user finds a job's trace by its id. Needs the group
+`telemetry`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Attributes = dict[str, Any]
 
 
 def trace_id(job_id: str) -> int:
-    """The job's id where it is a UUID, as all of the service are."""
+    """The job's id if it is a UUID, as all ids of the service are; otherwise a digest of it."""
     try:
         return UUID(job_id).int
     except ValueError:
@@ -40,12 +41,12 @@ def trace_id(job_id: str) -> int:
 
 
 def span_id(job_id: str, name: str) -> int:
-    """Of the span of that name in the job's trace."""
+    """The id of the span of that name in the job's trace."""
     return int.from_bytes(hashlib.sha256(f"{job_id}/{name}".encode()).digest()[:8]) or 1
 
 
-class _Given(IdGenerator):
-    """The ids that the next span is to have."""
+class _PresetIds(IdGenerator):
+    """Returns ids that the caller sets before it starts a span."""
 
     trace = 0
     span = 0
@@ -66,20 +67,20 @@ class _Ended(SpanProcessor):
 
 
 class Spans:
-    """Makes spans; `take` hands out those made since. For one thread."""
+    """Makes spans; `take` returns those made since the last call. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._ids = _Given()
-        self._made: list[ReadableSpan] = []
+        self._ids = _PresetIds()
+        self._finished: list[ReadableSpan] = []
         self._tracers = {service: self._tracer(service) for service in (API, WORKER)}
 
     def take(self) -> Sequence[ReadableSpan]:
-        made = list(self._made)
-        self._made.clear()
-        return made
+        spans = list(self._finished)
+        self._finished.clear()
+        return spans
 
-    def of_post(self, post: Entry) -> None:
-        """The request that handed a job in, the first span of it; an incoming trace is linked to, not joined."""
+    def add_post(self, post: Entry) -> None:
+        """Add the span of the request that submitted a job. It links to an incoming trace, but does not join it."""
         carrier = {"traceparent": post["traceparent"]}
         outer = trace.get_current_span(TraceContextTextMapPropagator().extract(carrier))
         links = [Link(outer.get_span_context())] if outer.get_span_context().is_valid else []
@@ -97,8 +98,8 @@ class Spans:
             failed=post["status"] >= 500,
         )
 
-    def of_job(self, view: JobView) -> None:
-        """The job, and each stage of each attempt. An attempt that ended by a fault of ours is an error."""
+    def add_job(self, view: JobView) -> None:
+        """Add the span of the job and of each stage of each attempt. An attempt that the service failed is an error."""
         timeline = view.timeline
         if not view.state.terminal or not timeline:
             return
@@ -113,7 +114,7 @@ class Spans:
         ended = timeline[-1]["at"]
         failed = view.state is State.FAILED
         self._span(WORKER, view.job_id, JOB, POST, JOB, view.submitted_at, ended, about, failed=failed)
-        workers = {each["attempt"]: each["worker"] for each in view.failed_attempts}
+        workers = {attempt["attempt"]: attempt["worker"] for attempt in view.failed_attempts}
         for index, (entry, following) in enumerate(itertools.pairwise(timeline)):
             attributes: Attributes = {"kernel_eval.attempt": entry["attempt"]}
             if entry["stage"] != Stage.QUEUED.value:
@@ -127,9 +128,9 @@ class Spans:
 
     def _tracer(self, service: str) -> trace.Tracer:
         resource = Resource.create({"service.name": service})
-        # Every job: whoever wants fewer has the collector choose, when it knows how they ended.
+        # Sample every job: a collector can select jobs after their end, when the outcome is known.
         provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, id_generator=self._ids, shutdown_on_exit=False)
-        provider.add_span_processor(_Ended(self._made))
+        provider.add_span_processor(_Ended(self._finished))
         return provider.get_tracer("kernel_eval")
 
     def _span(
@@ -138,7 +139,7 @@ class Spans:
         job_id: str,
         name: str,
         parent: str | None,
-        shown: str,
+        display_name: str,
         began: float,
         ended: float,
         attributes: Attributes,
@@ -153,7 +154,7 @@ class Spans:
             above = SpanContext(self._ids.trace, span_id(job_id, parent), True, TraceFlags(TraceFlags.SAMPLED))
             outside = trace.set_span_in_context(NonRecordingSpan(above))
         span = self._tracers[service].start_span(
-            shown, context=outside, kind=kind, attributes=attributes, links=links, start_time=round(began * NS)
+            display_name, context=outside, kind=kind, attributes=attributes, links=links, start_time=round(began * NS)
         )
         if failed:
             span.set_status(Status(StatusCode.ERROR))

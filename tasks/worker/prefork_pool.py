@@ -1,7 +1,8 @@
-"""Celery's prefork pool, looking after its children every 0.1 s.
+"""Celery's prefork pool, with a check of its children every 0.1 s.
 
-The stock pool looks when a child's exit wakes it, too early to see it, and then not for up to 5 s (celery#9588): a dead
-child's job would wait that long for its next attempt. It gives up where one has died by the time it looks first.
+The stock pool checks when a child's exit wakes it, which is too early to see the exit. Then it does not check for up to
+5 s (celery#9588). The dead child's job would wait that long for its next attempt. The stock pool also gives up if a
+child has died before its first check.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type informa
         return {self.maintain_pool: MAINTAIN_S}
 
     def did_start_ok(self) -> bool:
-        """A child that was killed as it started is replaced, as at any other time: no reason to give up the worker.
+        """Always true: the pool replaces a child that was killed during its start, as at any other time.
 
-        One that cannot start at all ends it by the pool's own limit of restarts.
+        If children cannot start at all, the pool's own restart limit ends the worker.
         """
         return True
 

@@ -1,8 +1,8 @@
-"""Puts right what a lost message or a dead worker left behind, from a thread of every worker's main process.
+"""Repairs what a lost message or a dead worker left behind, in a thread of every worker's main process.
 
-Of all reconcilers one is at work at a time, the one with the lock in Redis. Being wrong is harmless: a message too many
-claims nothing, and an owner that was given up while it lives is fenced off. Only being wrong all the time is not, so
-what is lost must look lost in two looks, SURE_S apart.
+A lock in Redis lets one reconciler work at a time. A wrong repair is harmless: a surplus message claims nothing, and an
+owner that was given up although it lives is fenced off. Constant wrong repairs would not be, so something counts as
+lost only if two passes see it lost, SURE_S apart.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from uuid import uuid4
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.evaluation.celery_task import try_again
+from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 
 EVERY_S = 2.0
 SURE_S = 6.0
-"""Longer than owners need to be heard again after Redis was away, when all their keys have expired."""
+"""Seconds between the two passes: longer than owners need to report again after an outage expired all their keys."""
 
 AT_ONCE = 500
-"""Messages that are sent, and jobs that are moved, in one look."""
+"""Maximum number of messages that one pass sends per queue, and of jobs that it moves."""
 
 LOCK = "reconciler:lock"
 LOCK_TTL_S = 8
 CLEANUP_S = 60.0
 
 Lost = tuple[str, int | None]
-"""A job and the attempt whose owner is gone; a line and 0: messages; a line and None: all of its jobs."""
+"""A job and its ownerless attempt; or a queue and 0: lost messages; or a queue and None: all jobs of a lost worker."""
 
 _KEEP_LOCK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('EXPIRE', KEYS[1], ARGV[2]) end
@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """One process's reconciler; `look` does one pass, `start` makes it periodic."""
+    """The reconciler of one process; `run_once` does one pass, `start` repeats it."""
 
-    def __init__(self, redis: Redis, records: JobRecords, ttl_s: int) -> None:
+    def __init__(self, redis: Redis, records: JobStore, ttl_s: int) -> None:
         self._redis = redis
         self._records = records
         self._ttl_s = ttl_s
@@ -56,8 +56,8 @@ class Reconciler:
         self._drop_lock = redis.register_script(_DROP_LOCK)
         self._suspected: dict[Lost, tuple[float, int]] = {}
         self._cleaned_at = 0.0
-        # Where Redis was away, owners were not heard meanwhile, so what was suspected is not to be trusted.
-        self._loop = Loop("reconciler", self.look, EVERY_S, missed=lambda: self._suspected.clear())
+        # During an outage of Redis owners could not report, so earlier suspicions are dropped.
+        self._loop = PeriodicThread("reconciler", self.run_once, EVERY_S, missed=lambda: self._suspected.clear())
 
     def start(self) -> None:
         self._loop.start()
@@ -67,59 +67,59 @@ class Reconciler:
         try:
             self._drop_lock(keys=[LOCK], args=[self._token])
         except RedisError as error:
-            log.warning("another reconciler has to wait %d s for the lock: %s", LOCK_TTL_S, error)
+            log.warning("the lock could not be released; another reconciler waits %d s for it: %s", LOCK_TTL_S, error)
 
-    def look(self) -> None:
-        """One pass, if this process has the lock."""
+    def run_once(self) -> None:
+        """Do one pass, if this process has the lock."""
         if not self._keep_lock(keys=[LOCK], args=[self._token, LOCK_TTL_S]):
             self._suspected.clear()
             return
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
-        taking = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
-        for line in self._records.lines.all():
-            if line.worker is not None and line.worker not in taking:
-                lost[line.name, None] = line.jobs
-            elif line.jobs > line.messages:
-                lost[line.name, 0] = line.jobs - line.messages
+        active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
+        for queue in self._records.queue.all():
+            if queue.worker is not None and queue.worker not in active:
+                lost[queue.name, None] = queue.jobs
+            elif queue.jobs > queue.messages:
+                lost[queue.name, 0] = queue.jobs - queue.messages
         for (name, attempt), count in self._suspect(lost):
             if attempt is None:
                 self._move_all(name)
             elif attempt:
                 with about(job_id=name, attempt=attempt):
                     log.warning("job %s: the owner of attempt %d is gone", name, attempt)
-                    try_again(self._records, name, attempt, "its worker died or lost its connection")
+                    requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
             else:
-                self._send_more(name, count)
+                self._send_messages(name, count)
         if time.monotonic() - self._cleaned_at > CLEANUP_S:
             self._records.cleanup(self._records.now() - self._ttl_s)
             self._cleaned_at = time.monotonic()
 
     def _suspect(self, lost: dict[Lost, int]) -> list[tuple[Lost, int]]:
-        """What has looked lost for SURE_S, and how many at least all the while; it is suspected no more."""
+        """Everything that was lost for SURE_S, with the smallest count seen in that time; removes it from the list."""
         now = time.monotonic()
-        before = self._suspected
+        suspected = self._suspected
         self._suspected = {
-            each: (before[each][0], min(before[each][1], count)) if each in before else (now, count)
-            for each, count in lost.items()
+            item: (suspected[item][0], min(suspected[item][1], count)) if item in suspected else (now, count)
+            for item, count in lost.items()
         }
-        sure = [(each, count) for each, (since, count) in self._suspected.items() if now - since >= SURE_S]
-        for each, _ in sure:
-            del self._suspected[each]
+        sure = [(item, count) for item, (since, count) in self._suspected.items() if now - since >= SURE_S]
+        for item, _ in sure:
+            del self._suspected[item]
         return sure
 
-    def _send_more(self, line: str, count: int) -> None:
-        """A line whose messages are fewer than its jobs, and not because somebody has just received them."""
-        log.warning("%s: %d messages were lost, sending others", line, count)
+    def _send_messages(self, queue: str, count: int) -> None:
+        """Send messages to a queue that lacks some for longer than a worker needs to claim a job."""
+        log.warning("queue %s: %d messages were lost; sending new ones", queue, count)
         for _ in range(min(count, AT_ONCE)):
-            if not publish_more(line):
+            if not publish_more(queue):
                 return
 
-    def _move_all(self, line: str) -> None:
-        """The jobs of a line whose worker is gone, or takes none."""
-        for job_id in self._records.lines.jobs(line, AT_ONCE):
-            other = self._records.lines.move(job_id)
-            log.warning("job %s: nobody serves %s, so that it is in %s now", job_id, line, other)
+    def _move_all(self, queue: str) -> None:
+        """Move the jobs of a queue whose worker is gone, or takes no jobs."""
+        for job_id in self._records.queue.jobs(queue, AT_ONCE):
+            other = self._records.queue.move(job_id)
+            log.warning("job %s: no worker serves queue %s; moved to %s", job_id, queue, other)
             if other is not None:
                 publish_more(other)
-        self._redis.delete(line)  # Its messages; what is in it again, should he be back, gets others.
+        self._redis.delete(queue)  # Deletes its messages; jobs that enter it later get new ones.

@@ -1,4 +1,4 @@
-"""What identifies this node's compilers, for its heartbeat: found out by a process of its own, as that takes torch."""
+"""Identifies this node's compilers for the heartbeat, in a process of its own, because that loads torch."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ ASK_AGAIN_S = 60.0
 log = logging.getLogger(__name__)
 
 
-class OwnToolchain:
-    """`identity` is None until it is known, some seconds after `start`; `tasks.node.toolchain` says what is in it."""
+class ToolchainProbe:
+    """`identity` is None until the probe has finished, some seconds after `start`; see `tasks.node.toolchain`."""
 
     def __init__(self) -> None:
         self.identity: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self._stopping = Event()
-        self._thread = Thread(target=self._find_out, name="toolchain", daemon=True)
+        self._thread = Thread(target=self._run, name="toolchain", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the process, if it is still at it."""
+        """Stop, and kill the probe if it still runs."""
         self._stopping.set()
         if self._process is not None:
             self._process.kill()
 
-    def _find_out(self) -> None:
+    def _run(self) -> None:
         while self.identity is None and not self._stopping.is_set():
             try:
-                self.identity = self._ask()
+                self.identity = self._identify()
             except Exception as error:
                 if not self._stopping.is_set():
-                    problem = "no builder builds for this worker: its compilers cannot be identified, trying on"
+                    problem = "no builder can build for this worker: its compilers cannot be identified, retrying"
                     log.warning("%s: %s: %s", problem, type(error).__name__, error)
                 self._stopping.wait(ASK_AGAIN_S)
 
-    def _ask(self) -> str:
+    def _identify(self) -> str:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tasks.worker.toolchain_probe"],
             cwd=ROOT,
@@ -55,10 +55,10 @@ class OwnToolchain:
         )
         if self._stopping.is_set():
             self._process.kill()
-        told, _ = self._process.communicate()
+        output, _ = self._process.communicate()
         if self._process.returncode:
             raise ChildProcessError(f"exit status {self._process.returncode}")
-        return told.strip()
+        return output.strip()
 
 
 if __name__ == "__main__":

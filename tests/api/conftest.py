@@ -11,7 +11,7 @@ from redis import Redis
 
 from api import create_app
 from api.http.context import KEY, AppContext
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,6 @@ def client(app: APIFlask, redis: Redis) -> Iterator[FlaskClient]:
 
 
 @pytest.fixture
-def records(app: APIFlask, redis: Redis) -> JobRecords:
+def records(app: APIFlask, redis: Redis) -> JobStore:
     context: AppContext = app.extensions[KEY]
     return context.records

@@ -17,7 +17,7 @@ from domain.device_metrics import CounterRequest, Level
 from domain.request import Request
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU, Device
 from tests.api.keyed import app_with, holder
 from tests.api.payloads import (
@@ -48,7 +48,7 @@ def accept(client: FlaskClient, path: str, body: Json) -> str:
     return str(job["job_id"])
 
 
-def stored(client: FlaskClient, records: JobRecords, path: str, body: Json) -> Request:
+def stored(client: FlaskClient, records: JobStore, path: str, body: Json) -> Request:
     """What a worker would be given."""
     job_id = accept(client, path, body)
     claim = records.claim("a worker")
@@ -67,7 +67,7 @@ def test_bodies_of_the_original_test_data(client: FlaskClient, name: str) -> Non
 
 
 @pytest.mark.parametrize("path", ["/", "/compare"])
-def test_legacy_body(client: FlaskClient, records: JobRecords, path: str) -> None:
+def test_legacy_body(client: FlaskClient, records: JobStore, path: str) -> None:
     request = stored(client, records, path, {**LEGACY, "atol": "nonsense"})
     assert (request.kernel.kernel_type, request.num_trials, request.timeout) == ("torch_cuda", 100, 30)
     assert request.reference is not None
@@ -79,7 +79,7 @@ def test_new_body_on_the_legacy_path(client: FlaskClient) -> None:
     accept(client, "/", README["compare"][1])
 
 
-def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobRecords) -> None:
+def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobStore) -> None:
     body = {"kernel": kernel(DOUBLE, "torch"), "custom_kernel": kernel(RELU, "torch")}
     request = stored(client, records, "/compare", body)
     assert request.reference is not None
@@ -94,12 +94,12 @@ def test_kernel_is_taken_for_ref_kernel(client: FlaskClient, records: JobRecords
         ({"num_trials": 10_000, "timeout": 5}, (10_000, 5)),
     ],
 )
-def test_numbers_are_read_leniently(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+def test_numbers_are_read_leniently(client: FlaskClient, records: JobStore, sent: Json, read: Any) -> None:
     request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
     assert (request.num_trials, request.timeout) == read
 
 
-def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_when_and_where(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     body = {"kernel": kernel(RELU, "torch")}
     request = stored(client, records, "/evaluate", body)
     assert (request.priority, request.gpu, request.reuse) == (5, None, False)
@@ -137,7 +137,7 @@ def test_when_and_where(client: FlaskClient, records: JobRecords, redis: Redis) 
         ({"budget": "precise", "target_precision": 0.1}, ("precise", 1000, 0.1)),
     ],
 )
-def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobStore, sent: Json, read: Any) -> None:
     request = stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent})
     assert (request.budget, request.num_trials, request.target_precision) == read
 
@@ -146,14 +146,14 @@ def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobRecord
     ("sent", "read"),
     [({}, (None, None)), ({"atol": None, "rtol": 1e-5}, (None, 1e-5)), ({"atol": 0, "rtol": "0.5"}, (0.0, 0.5))],
 )
-def test_tolerances(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+def test_tolerances(client: FlaskClient, records: JobStore, sent: Json, read: Any) -> None:
     body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
     request = stored(client, records, "/compare", body)
     assert (request.atol, request.rtol) == read
 
 
 @pytest.mark.parametrize(("sent", "read"), [({}, False), ({"profile": True}, True), ({"profile": "false"}, False)])
-def test_a_profiled_call_is_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: bool) -> None:
+def test_a_profiled_call_is_asked_for(client: FlaskClient, records: JobStore, sent: Json, read: bool) -> None:
     assert stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent}).profile is read
     body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
     assert stored(client, records, "/compare", body).profile is read
@@ -164,7 +164,7 @@ def test_a_profiled_call_is_asked_for(client: FlaskClient, records: JobRecords, 
     ("sent", "read"),
     [({}, ()), ({"artifacts": []}, ()), ({"artifacts": ["ttir", "ptx", "sass", "ptx"]}, ("ptx", "sass", "ttir"))],
 )
-def test_artifacts_are_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: Any) -> None:
+def test_artifacts_are_asked_for(client: FlaskClient, records: JobStore, sent: Json, read: Any) -> None:
     assert stored(client, records, "/evaluate", {"kernel": kernel(RELU, "torch"), **sent}).artifacts == read
     body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
     assert stored(client, records, "/compare", body).artifacts == read
@@ -183,7 +183,7 @@ def test_artifacts_are_asked_for(client: FlaskClient, records: JobRecords, sent:
     ],
 )
 def test_device_metrics_are_asked_for(
-    client: FlaskClient, records: JobRecords, sent: Json, read: CounterRequest | None
+    client: FlaskClient, records: JobStore, sent: Json, read: CounterRequest | None
 ) -> None:
     assert stored(client, records, "/evaluate", {"kernel": TORCH, **sent}).device_metrics == read
     body = {"ref_kernel": TORCH, "custom_kernel": TORCH, **sent}
@@ -192,7 +192,7 @@ def test_device_metrics_are_asked_for(
 
 
 def test_who_says_nothing_of_device_metrics_gets_what_the_operator_has_set(
-    client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, records: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.schemas.request.settings", lambda: replace(settings(), enable_device_metrics=True))
     body = {"kernel": TORCH}
@@ -204,7 +204,7 @@ def test_who_says_nothing_of_device_metrics_gets_what_the_operator_has_set(
 
 
 @pytest.mark.parametrize(("sent", "read"), [({}, False), ({"sanitize": True}, True), ({"sanitize": "no"}, False)])
-def test_the_sanitizer_is_asked_for(client: FlaskClient, records: JobRecords, sent: Json, read: bool) -> None:
+def test_the_sanitizer_is_asked_for(client: FlaskClient, records: JobStore, sent: Json, read: bool) -> None:
     assert stored(client, records, "/evaluate", {"kernel": TORCH, **sent}).sanitize is read
     body = {"ref_kernel": TORCH, "custom_kernel": TORCH, **sent}
     assert stored(client, records, "/compare", body).sanitize is read
@@ -330,7 +330,7 @@ def test_arguments(client: FlaskClient, argument: Json) -> None:
         ({"grid": ["n * 2", 1, "max(k, 1)"]}, ("n * 2", 1, "max(k, 1)")),
     ],
 )
-def test_grids(client: FlaskClient, records: JobRecords, launch: Json, read: Any) -> None:
+def test_grids(client: FlaskClient, records: JobStore, launch: Json, read: Any) -> None:
     args = [tensor("x", [4]), scalar("n", 1000), scalar("k", 3)]
     code = kernel(CUDA_ADD, "cuda", args)
     code["io"]["launch"] = {**launch, "shared_mem": "n * 4"}

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from api.schemas.batch import BatchEntrySchema, BatchLineSchema, BatchResponseSchema, BatchViewSchema
 from domain.flags import Flag, FlagCode
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
 
@@ -18,7 +18,7 @@ GOOD = kernel(RELU, "torch")
 ONE, TWO = {"kernel": GOOD}, {"ref_kernel": GOOD, "custom_kernel": GOOD}
 
 
-def test_mixed(client: FlaskClient, records: JobRecords) -> None:
+def test_mixed(client: FlaskClient, records: JobStore) -> None:
     jobs: list[Any] = [
         ONE,
         {**ONE, "operation": "evaluate", "timeout": 7},
@@ -57,7 +57,7 @@ def test_mixed(client: FlaskClient, records: JobRecords) -> None:
     assert client.get(f"/job/{accepted[1]['job_id']}").get_json()["timeout"] == 7
 
 
-def test_a_state_of_a_batch(client: FlaskClient, records: JobRecords) -> None:
+def test_a_state_of_a_batch(client: FlaskClient, records: JobStore) -> None:
     body = client.post("/batch", json={"jobs": [ONE] * 5}).get_json()
     records.cancel(body["jobs"][2]["job_id"])
     page = client.get(f"/jobs?batch_id={body['batch_id']}&state=cancelled&limit=3").get_json()
@@ -74,14 +74,14 @@ def test_nothing_accepted(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"jobs": None}, {"jobs": {}}, {"jobs": []}, {"jobs": [ONE] * 1001}])
-def test_refused_as_a_whole(client: FlaskClient, records: JobRecords, body: Any) -> None:
+def test_refused_as_a_whole(client: FlaskClient, records: JobStore, body: Any) -> None:
     answer = client.post("/batch", json=body)
     assert (answer.status_code, answer.content_type) == (400, "application/problem+json")
     assert answer.get_json()["errors"][0]["path"] == ["jobs"]
     assert records.queue_length() == 0
 
 
-def test_a_thousand(client: FlaskClient, records: JobRecords) -> None:
+def test_a_thousand(client: FlaskClient, records: JobStore) -> None:
     body = client.post("/batch", json={"jobs": [ONE] * 1000}).get_json()
     assert body["accepted"] == records.queue_length() == 1000
 
@@ -91,14 +91,14 @@ def test_half_of_a_legacy_body_is_told_what_is_missing(client: FlaskClient) -> N
     assert entry["problem"]["detail"].startswith("custom_code: is missing")
 
 
-def judge(records: JobRecords, body: Json) -> str:
+def judge(records: JobStore, body: Json) -> str:
     """The job that is next ends with that result."""
     claim = records.claim("gpu0@node")
     assert claim is not None and records.complete(claim.job_id, claim.attempt, body)
     return claim.job_id
 
 
-def test_what_became_of_it(client: FlaskClient, records: JobRecords) -> None:
+def test_what_became_of_it(client: FlaskClient, records: JobStore) -> None:
     answer = client.post("/batch", json={"jobs": [{}, TWO, ONE, ONE, ONE]})
     at = answer.headers["Location"]
     jobs = [entry.get("job_id") for entry in answer.get_json()["jobs"]]
@@ -130,7 +130,7 @@ def test_what_became_of_it(client: FlaskClient, records: JobRecords) -> None:
     ]  # fmt: skip
 
 
-def test_waiting_for_all_of_it(client: FlaskClient, records: JobRecords) -> None:
+def test_waiting_for_all_of_it(client: FlaskClient, records: JobStore) -> None:
     body = client.post("/batch?wait=0.05", json={"jobs": [ONE, ONE, None]})
     assert (body.status_code, body.get_json()["done"], body.get_json()["states"]) == (202, False, {"queued": 2})
     at = body.headers["Location"]

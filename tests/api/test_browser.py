@@ -18,7 +18,7 @@ from domain.job import Stage
 from domain.listing import Form, NoListing
 from domain.result import Status
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests import device_answers
 from tests.api import results
@@ -60,7 +60,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, str]:
+def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str]:
     """Paths of every kind of page, and a word on each."""
     Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     bodies = [
@@ -87,7 +87,7 @@ def pages(client: FlaskClient, records: JobRecords, redis: Redis) -> dict[str, s
     for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
         job_id, attempt = claimed(client, records)
         for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
-            records.advance(job_id, attempt, stage)
+            records.enter_stage(job_id, attempt, stage)
         records.complete(job_id, attempt, body)
         found[f"/job/{job_id}/report"] = word
     found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
@@ -143,7 +143,7 @@ def test_without_scripts_and_from_a_file(browser: Any, url: str, pages: dict[str
     context.close()
 
 
-def test_the_page_of_a_job_becomes_its_report(browser: Any, url: str, client: FlaskClient, records: JobRecords) -> None:
+def test_the_page_of_a_job_becomes_its_report(browser: Any, url: str, client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     page = browser.new_page()
     page.goto(f"{url}/job/{job_id}/report")
@@ -168,13 +168,13 @@ jobId => new Promise((resolve, reject) => {
 """
 
 
-def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, records: JobRecords) -> None:
+def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     page = browser.new_page()
     page.goto(f"{url}/health")  # A page of this origin that has no policy.
     page.evaluate(f"() => {{ window.following = ({FOLLOW})({job_id!r}); }}")
     page.wait_for_function("window.lastSeen === 'build'")
-    records.advance(job_id, attempt, Stage.TIME)
+    records.enter_stage(job_id, attempt, Stage.TIME)
     page.wait_for_function("window.lastSeen === 'time'")
     records.complete(job_id, attempt, results.passed())
     assert page.evaluate("window.following") == ["queued", "build", "time", "verdict", "done"]

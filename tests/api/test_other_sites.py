@@ -9,7 +9,7 @@ import httpx
 import pytest
 from redis import Redis
 
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.keyed import ELSEWHERE, app_with
 from tests.api.payloads import RELU, kernel
 from tests.api.test_server import Server, serving
@@ -77,7 +77,7 @@ def test_a_page_of_another_site_changes_nothing(server: Server, redis: Redis, he
             assert refused(answer), (method, path)
     simple = {**headers, "Content-Type": "text/plain"}
     assert refused(CLIENT.post(f"{server.url}/evaluate", content=b'{"kernel": {}}', headers=simple))
-    assert JobRecords(redis, 60).queue_length() == 0
+    assert JobStore(redis, 60).queue_length() == 0
 
 
 def test_a_page_of_another_site_holds_no_place_and_a_link_leads_here(server: Server, redis: Redis) -> None:

@@ -16,7 +16,7 @@ from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
 from api.http import connections
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, Json, kernel, scalar, tensor
 
 JSON = "application/json"
@@ -394,7 +394,7 @@ def test_a_body_over_the_cap(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("wait", ["soon", "-1", "601", "nan", "inf", ""])
-def test_wait_out_of_bounds(client: FlaskClient, records: JobRecords, wait: str) -> None:
+def test_wait_out_of_bounds(client: FlaskClient, records: JobStore, wait: str) -> None:
     answer = client.post(f"/evaluate?wait={wait}", json={"kernel": GOOD})
     assert (answer.status_code, answer.content_type) == (400, "application/problem+json")
     assert "wait: must be" in answer.get_json()["error"]

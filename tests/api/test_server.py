@@ -31,7 +31,7 @@ from api.http.limits import PROCESSES, WAITERS
 from api.webhook_dispatcher import Dispatcher
 from domain.access import Scope
 from tasks.jobs.job_lua import CHANNEL
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.payloads import README, RELU, kernel
 from tests.api.routes.test_jobs import RESULT
 from tests.conftest import die_with_parent, free_port
@@ -90,7 +90,7 @@ def serving(redis_url: str, folder: Path, further: dict[str, str], under: Sequen
 
 
 def test_submit_and_wait(server: Server, redis: Redis) -> None:
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     with httpx.Client(base_url=server.url, timeout=30) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, "/evaluate?wait=20", json=BODY)
         while not records.queue_length():

@@ -10,7 +10,7 @@ from api import create_app
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests.api.payloads import RELU, kernel
 from tests.api.routes.test_jobs import RESULT, claimed
@@ -27,7 +27,7 @@ def test_without_a_worker(client: FlaskClient) -> None:
     assert health["error"] == health["reasons"][0]
 
 
-def test_with_workers(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
+def test_with_workers(client: FlaskClient, redis: Redis, records: JobStore) -> None:
     for name in ("gpu0@node", "gpu1@node"):
         Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     answer = client.get("/health")
@@ -67,12 +67,12 @@ def test_builders_are_told_of_and_are_no_judges(client: FlaskClient, redis: Redi
         assert len(health["build_warnings"]) == len(told)
         assert all(word in warning for word, warning in zip(told, health["build_warnings"], strict=True))
     served = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    served.tell(builds_for=["sm_90"])
+    served.update(builds_for=["sm_90"])
     served.beat()
     assert client.get("/health").get_json()["build_warnings"] == []
 
 
-def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobRecords) -> None:
+def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobStore) -> None:
     def beat(name: str, reason: str | None) -> None:
         Heartbeat(redis, name, Device(f"GPU-{name}", 0, "NVIDIA H200", "h200"), 4, {}, lambda: reason).beat()
 
@@ -126,7 +126,7 @@ def test_stats_of_nothing(client: FlaskClient) -> None:
     assert (stats["jobs_completed"], stats["uptime_seconds"], stats["avg_runtime_ms"]) == (0, 0.0, 0.0)
 
 
-def test_stats_add_up(client: FlaskClient, records: JobRecords) -> None:
+def test_stats_add_up(client: FlaskClient, records: JobStore) -> None:
     for outcome in ("right", "right", "wrong", "broken", "failed"):
         job_id, attempt = claimed(client, records)
         kernel_result = dict(RESULT["kernel_exec_result"])

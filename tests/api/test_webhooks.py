@@ -23,7 +23,7 @@ from api.url_policy import Forbidden, connect, destination
 from api.webhook_dispatcher import SENDERS, SIGNATURE, TIMEOUT_S, Dispatcher, headers, post
 from domain.access import Key, Scope
 from domain.settings import settings
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tasks.jobs.webhook_outbox import DUE, PAUSES_S, Webhook, Webhooks
 from tests.api import results
@@ -102,7 +102,7 @@ def submitted(client: FlaskClient, url: str, secret: str | None = SECRET, path: 
     return str(answer.get_json()["job_id"])
 
 
-def complete(records: JobRecords, job_id: str) -> None:
+def complete(records: JobStore, job_id: str) -> None:
     claim = records.claim("w")
     assert claim is not None and claim.job_id == job_id
     assert records.complete(job_id, claim.attempt, results.passed(2.0))
@@ -114,7 +114,7 @@ def state(client: FlaskClient, job_id: str) -> Json:
 
 
 def test_the_end_is_told_once_and_signed(
-    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis
+    client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver, redis: Redis
 ) -> None:
     job_id = submitted(client, listed.url)
     dispatcher.run_once()
@@ -135,7 +135,7 @@ def test_the_end_is_told_once_and_signed(
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
 def test_every_end_is_told(
-    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, how: str
+    client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver, how: str
 ) -> None:
     job_id = submitted(client, listed.url, None, "/")
     if how == "cancelled":
@@ -149,7 +149,7 @@ def test_every_end_is_told(
 
 
 def test_what_fails_is_tried_again_and_then_given_up(
-    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis
+    client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver, redis: Redis
 ) -> None:
     listed.status = 503
     job_id = submitted(client, listed.url)
@@ -169,7 +169,7 @@ def test_what_fails_is_tried_again_and_then_given_up(
 
 @pytest.mark.parametrize(("status", "state_after"), [(302, "pending"), (410, "failed"), (404, "pending")])
 def test_redirections_are_not_followed_and_gone_is_final(
-    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, status: int, state_after: str
+    client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver, status: int, state_after: str
 ) -> None:
     listed.status, listed.location = status, f"http://127.0.0.1:{listed.server_port}/elsewhere"
     job_id = submitted(client, listed.url)
@@ -181,7 +181,7 @@ def test_redirections_are_not_followed_and_gone_is_final(
 
 def test_a_receiver_that_hangs_or_is_not_there(
     client: FlaskClient,
-    records: JobRecords,
+    records: JobStore,
     dispatcher: Dispatcher,
     listed: Receiver,
     redis: Redis,
@@ -203,7 +203,7 @@ def test_a_receiver_that_hangs_or_is_not_there(
     assert "ConnectionRefusedError" in state(client, job_id)["last_error"]
 
 
-def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Redis) -> None:
+def test_a_sender_that_dies_has_another_take_over(records: JobStore, redis: Redis) -> None:
     webhooks = Webhooks(redis)
     job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None)).job_id
     complete(records, job_id)
@@ -213,13 +213,13 @@ def test_a_sender_that_dies_has_another_take_over(records: JobRecords, redis: Re
     assert webhooks.take() == first
 
 
-def told_of(records: JobRecords, job_id: str, url: str, key: Key | None = None) -> None:
+def told_of(records: JobStore, job_id: str, url: str, key: Key | None = None) -> None:
     """A job that has ended, and is to be told."""
     submit(records, EVALUATE, job_id=job_id, key=key, webhook=Webhook(url, None))
     complete(records, job_id)
 
 
-def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, listed: Receiver, redis: Redis) -> None:
+def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobStore, listed: Receiver, redis: Redis) -> None:
     """Its jobs have waited for longer, and there are more of them than anybody sends at once."""
     dispatcher = Dispatcher(redis, records)
     listed.hangs.set()
@@ -255,7 +255,7 @@ def test_a_key_whose_receivers_hang_delays_nobody_elses(records: JobRecords, lis
             settings.cache_clear()
 
 
-def test_groups_are_of_a_key_or_of_a_host(records: JobRecords, redis: Redis) -> None:
+def test_groups_are_of_a_key_or_of_a_host(records: JobStore, redis: Redis) -> None:
     webhooks, alice = Webhooks(redis), Key("alice", "alice", frozenset(Scope), "", 0.0, 1000, 1000)
     told_of(records, "a", "https://one.example:444/x?y", alice)
     told_of(records, "b", "https://two.example/", alice)
@@ -279,7 +279,7 @@ def test_groups_are_of_a_key_or_of_a_host(records: JobRecords, redis: Redis) -> 
     assert redis.keys("*webhook*") == []
 
 
-def test_what_an_earlier_version_has_put_there_is_told(records: JobRecords, redis: Redis) -> None:
+def test_what_an_earlier_version_has_put_there_is_told(records: JobStore, redis: Redis) -> None:
     told_of(records, "a", "https://one.example/")
     redis.delete(DUE, "webhooks:due:host:one.example", "webhooks:group_of")
     redis.zadd(DUE, {"a": 5.0, "forgotten": 4.0})
@@ -288,7 +288,7 @@ def test_what_an_earlier_version_has_put_there_is_told(records: JobRecords, redi
     assert redis.zrange(DUE, 0, -1) == [b"host:one.example"]
 
 
-def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) -> None:
+def test_a_job_that_is_forgotten_is_not_told(records: JobStore, redis: Redis) -> None:
     job_id = submit(records, EVALUATE, webhook=Webhook("https://hooks.example/", None)).job_id
     complete(records, job_id)
     records.cleanup(records.now() + 1)
@@ -297,7 +297,7 @@ def test_a_job_that_is_forgotten_is_not_told(records: JobRecords, redis: Redis) 
 
 def test_the_secret_is_shown_nowhere(
     client: FlaskClient,
-    records: JobRecords,
+    records: JobStore,
     dispatcher: Dispatcher,
     listed: Receiver,
     caplog: pytest.LogCaptureFixture,
@@ -314,7 +314,7 @@ def test_the_secret_is_shown_nowhere(
     assert SECRET not in json.dumps(dict(headers(b"", SECRET, 0.0)))
 
 
-def test_in_a_batch(client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver) -> None:
+def test_in_a_batch(client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver) -> None:
     wanted = {**BODY, "webhook": {"url": listed.url}}
     refused = {**BODY, "webhook": {"url": "https://elsewhere.example/"}}
     entries = client.post("/batch", json={"jobs": [BODY, wanted, refused]}).get_json()["jobs"]
@@ -442,7 +442,7 @@ def test_what_is_not_recorded_has_no_webhook(
 
 @pytest.mark.parametrize("path", ["/evaluate", "/batch"])
 def test_who_sends_a_request_again_changes_no_webhook(
-    client: FlaskClient, records: JobRecords, dispatcher: Dispatcher, listed: Receiver, redis: Redis, path: str
+    client: FlaskClient, records: JobStore, dispatcher: Dispatcher, listed: Receiver, redis: Redis, path: str
 ) -> None:
     def post(body: Json, name: str) -> str:
         whole = body if path == "/evaluate" else {"jobs": [body]}

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from domain.job import TERMINAL, State
-from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.job_view import JobView
 
 LOOK_S = 0.02
@@ -23,7 +23,7 @@ class Ledger:
 
     def __init__(self, url: str) -> None:
         self._redis = Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=1.0)
-        self._records = JobRecords(self._redis, ttl_s=600)
+        self._records = JobStore(self._redis, ttl_s=600)
         self.ends: dict[str, set[str]] = {}
         self._over = Event()
         self._thread = Thread(target=self._run, name="ledger", daemon=True)

@@ -27,7 +27,7 @@ from domain.settings import settings
 from sandbox.isolation.file_access import SHARED_MEMORY
 from sandbox.isolation.uid import FIRST_USER
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.job_store import JobStore, JobView
 from tasks.node import device_lease
 from tasks.node.scratch_dir import BenchFolder
 from tests.chaos.ledger import Ledger
@@ -54,7 +54,7 @@ class Service:
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.redis = Redis.from_url(self.redis_url, retry=Retry(ExponentialBackoff(cap=0.2, base=0.01), 50))
-        self.records = JobRecords(self.redis, ttl_s=600)
+        self.records = JobStore(self.redis, ttl_s=600)
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.absences_s: list[float] = []

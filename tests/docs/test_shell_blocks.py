@@ -227,7 +227,7 @@ def test_a_cluster_gets_the_secrets_that_its_pods_ask_for(shell: Shell) -> None:
 def test_a_drain_names_the_workers_queues_and_a_command_of_celery(shell: Shell) -> None:
     from celery.worker.control import Panel
 
-    from tasks.jobs.job_queue import COMMON, line_of_gpu, line_of_worker
+    from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
 
     shell.run(DRAINED.text)
     commands = [call for call in asked_of_compose(shell)]
@@ -237,8 +237,8 @@ def test_a_drain_names_the_workers_queues_and_a_command_of_celery(shell: Shell) 
     assert all(words[4:7] == ["--destination", "gpu0@HOST", "cancel_consumer"] for words in asked)
     assert {"cancel_consumer", "add_consumer"} <= set(Panel.data)
     queues = [words[7] for words in asked]
-    assert queues[0] == COMMON and queues[2] == line_of_worker("gpu0@HOST")
-    assert queues[1] == line_of_gpu("MODEL")
+    assert queues[0] == COMMON and queues[2] == queue_of_worker("gpu0@HOST")
+    assert queues[1] == queue_of_gpu("MODEL")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from domain.request import Request
 from sandbox.isolation.layer_probe import probe_layers
 from tasks.fleet.heartbeat import workers
 from tasks.fleet.prebuilder_registry import builders
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tests.conftest import die_with_parent
 from tests.stack.serving import READY_S, STOP_S, wait_for
@@ -63,7 +63,7 @@ def started(module: str, own: dict[str, str], log: Path) -> Iterator[psutil.Pope
             process.wait(STOP_S)
 
 
-def occupied(records: JobRecords) -> str:
+def occupied(records: JobStore) -> str:
     """The job that keeps the judge busy. Who builds starts after it has begun, or may build that too."""
     busy = submit(records, Request(kernel=Kernel(ENDLESS, KernelType.TORCH), timeout=300)).job_id
     wait_for(lambda: seen(records, busy).state is State.RUNNING, READY_S, "the judge is busy")
@@ -85,7 +85,7 @@ def test_without_a_place_for_builds_it_does_not_start(redis_url: str, tmp_path: 
 @pytest.mark.slow
 def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: Redis, tmp_path: Path) -> None:
     """It finds out for whom by his heartbeat; both have a node of their own."""
-    records = JobRecords(redis, ttl_s=600)
+    records = JobStore(redis, ttl_s=600)
     judges = environment(redis_url, tmp_path / "judges")
     builds = environment(redis_url, tmp_path / "builds")
     with started("stack.workers", judges, tmp_path / "workers.log"):
@@ -115,7 +115,7 @@ def test_it_builds_for_who_judges_while_that_one_is_busy(redis_url: str, redis: 
 @pytest.mark.gpu
 @pytest.mark.timeout(400)
 def test_what_is_built_without_a_card_is_judged_on_one(redis_url: str, redis: Redis, tmp_path: Path) -> None:
-    records = JobRecords(redis, ttl_s=600)
+    records = JobStore(redis, ttl_s=600)
     card = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     judges = environment(redis_url, tmp_path / "judges", GPU_DEVICE=card)
     builds = environment(redis_url, tmp_path / "builds", CUDA_VISIBLE_DEVICES="")

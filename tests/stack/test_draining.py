@@ -16,7 +16,7 @@ from domain.job import State
 from stack.child import Child
 from stack.draining import AGAIN
 from stack.redis_server import RedisServer
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.chaos.load import INPUTS, RIGHT, SLOW_RUN
 from tests.stack.serving import READY_S, Serving, assert_nothing_left, serve, wait_for
 
@@ -39,14 +39,14 @@ def is_running(serving: Serving, job_id: str) -> bool:
 
 
 @contextmanager
-def kept_records(folder: Path) -> Iterator[JobRecords]:
+def kept_records(folder: Path) -> Iterator[JobStore]:
     """What the next start would find."""
     server = RedisServer.on_free_port(folder)
     child = Child.start(server.program(dict(os.environ)))
     try:
         wait_for(server.answers, READY_S, "Redis answers")
         with Redis.from_url(server.url) as redis:
-            yield JobRecords(redis, ttl_s=600)
+            yield JobStore(redis, ttl_s=600)
     finally:
         child.kill()
         child.close()

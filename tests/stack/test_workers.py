@@ -20,7 +20,7 @@ from domain.paths import ROOT
 from domain.request import Request
 from stack.container import ContainerLog
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tests.chaos.load import SLOW_RUN
 from tests.conftest import die_with_parent
@@ -83,7 +83,7 @@ def test_they_end_with_a_killed_supervisor(on_the_cpu: tuple[psutil.Popen, dict[
 
 def test_a_job_that_runs_is_finished_when_asked_to_stop(redis_url: str, redis: Redis, tmp_path: Path) -> None:
     own = environment(redis_url, tmp_path, GPU_DEVICE="cpu", DRAIN_SECONDS="100")
-    records = JobRecords(redis, ttl_s=600)
+    records = JobStore(redis, ttl_s=600)
     job_id = submit(records, Request(kernel=Kernel(SLOW_RUN, KernelType.TORCH), num_trials=1)).job_id
     with (tmp_path / "log").open("wb") as log:
         process = psutil.Popen(COMMAND, cwd=ROOT, env=own, stdout=log, stderr=log, preexec_fn=die_with_parent)

@@ -10,9 +10,9 @@ from redis import Redis
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Outcome, Report, Status
-from tasks.jobs.admission import Recorded
-from tasks.jobs.job_queue import COMMON, line_of_worker
-from tasks.jobs.job_store import JobRecords, JobView
+from tasks.jobs.admission import Accepted
+from tasks.jobs.job_queue import COMMON, queue_of_worker
+from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.job_view import text
 from tasks.jobs.submit import publish_again
 
@@ -34,7 +34,7 @@ def report(status: Status = Status.PASSED) -> Report:
     return Report(Outcome(status, "torch", compiled=status is not Status.COMPILE_ERROR), environment={"host": "here"})
 
 
-def seen(records: JobRecords, job_id: str) -> JobView:
+def seen(records: JobStore, job_id: str) -> JobView:
     view = records.get(job_id)
     assert view is not None
     return view
@@ -48,10 +48,10 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def give_to(redis: Redis, records: JobRecords, worker: str, job_id: str, request: Request) -> None:
+def give_to(redis: Redis, records: JobStore, worker: str, job_id: str, request: Request) -> None:
     """A job whose first attempt is that worker's: it stands in his own line as if others had failed it."""
-    assert isinstance(records.create(job_id, request), Recorded)
-    own, key = line_of_worker(worker), f"job:{job_id}"
+    assert isinstance(records.create(job_id, request), Accepted)
+    own, key = queue_of_worker(worker), f"job:{job_id}"
     place = text(redis.hget(key, "place"))
     with redis.pipeline() as pipe:
         for common in (f"jobs:line:{COMMON}", f"jobs:line:{COMMON}:age"):

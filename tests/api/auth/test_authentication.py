@@ -17,7 +17,7 @@ from werkzeug.test import TestResponse
 from domain.access import Scope
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests.api.keyed import ELSEWHERE, Holder, app_with, file_of, holder
 from tests.api.payloads import RELU, kernel
@@ -112,7 +112,7 @@ def test_a_scope_opens_its_own_and_nothing_else(keyed: APIFlask, scope: Scope) -
 
 
 def test_artifacts_are_their_keys_alone(keyed: APIFlask, alice: Holder, bob: Holder, redis: Redis) -> None:
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     job_id = alice("POST", "/evaluate", json=BODY).get_json()["job_id"]
     claim = records.claim("w")
     assert claim is not None and records.complete(job_id, claim.attempt, listed().body(job_id), listed().texts)
@@ -122,7 +122,7 @@ def test_artifacts_are_their_keys_alone(keyed: APIFlask, alice: Holder, bob: Hol
 
 
 def test_a_job_is_its_keys_alone(keyed: APIFlask, alice: Holder, bob: Holder, redis: Redis) -> None:
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     submitted = alice("POST", "/evaluate", json=BODY).get_json()
     job = f"/job/{submitted['job_id']}"
     root = holder(keyed, "root", *ALL)
@@ -191,7 +191,7 @@ def test_the_list_is_ones_own(keyed: APIFlask, alice: Holder, bob: Holder, redis
         pages.append([job["job_id"] for job in page["jobs"]])
         cursor = page["next_cursor"]
     assert pages == [mine[:2:-1], mine[2:0:-1], mine[:1]]
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     records.cleanup(records.now() + 1)
     assert len(listed(alice)) == 4
     assert redis.zcard(f"jobs:key:{alice.key_id}") == 4, "forgotten in its key's list too"
@@ -227,7 +227,7 @@ def test_the_rate_holds_for_clients_at_once(keyed: APIFlask) -> None:
 
 
 def test_the_quota_of_jobs(keyed: APIFlask, redis: Redis) -> None:
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     few = holder(keyed, "few", *ALL, max_jobs=3)
     first = few("POST", "/evaluate", json=BODY).get_json()["job_id"]
     batch = few("POST", "/batch", json={"jobs": [BODY, {"bad": 1}, BODY, BODY, BODY]})
@@ -267,7 +267,7 @@ def test_the_quota_is_exact_when_all_come_at_once(keyed: APIFlask, redis: Redis)
     with ThreadPoolExecutor(12) as pool:
         statuses = list(pool.map(submit, range(48)))
     assert (statuses.count(202), statuses.count(429)) == (7, 41)
-    assert JobRecords(redis, 60).queue_length() == 7
+    assert JobStore(redis, 60).queue_length() == 7
 
 
 def test_health_tells_strangers_up_or_down(keyed: APIFlask, alice: Holder, redis: Redis) -> None:

@@ -18,7 +18,7 @@ from api.http.limits import BODY_MEMORY, SMALL_BODY
 from api.http.problems import MOST_ERRORS
 from api.http.strict_json import BodyError, cost, parse
 from api.routes.submissions import BATCH_ERRORS
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, kernel, tensor
 
 MIB = 1 << 20
@@ -101,7 +101,7 @@ def test_a_parse_takes_no_more_than_was_asked_for(more: bytes) -> None:
     assert peak <= cost(raw), (peak, cost(raw))
 
 
-def test_base64_of_any_length_is_taken_in_one_piece(client: FlaskClient, records: JobRecords) -> None:
+def test_base64_of_any_length_is_taken_in_one_piece(client: FlaskClient, records: JobStore) -> None:
     data = {"data_b64": "A" * (8 * MIB) + "\n", "dtype": "uint8", "shape": [6 * MIB]}
     code = kernel(CUDA_ADD, "cuda", [{"name": "x", "type": "tensor", "tensor_spec": {"data": data}}], grid=1, block=1)
     assert client.post("/evaluate", json={"kernel": code}).status_code == 202

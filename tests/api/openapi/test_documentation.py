@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from api.webhook_dispatcher import message
 from domain.flags import FlagCode
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import RELU, Json, kernel
 from tests.api.routes.test_jobs import claimed
@@ -127,7 +127,7 @@ def test_every_answer_has_an_example_of_its_own_schema(client: FlaskClient) -> N
         assert [f"{where}: {fault.message}" for fault in faults] == []
 
 
-def test_the_examples_have_what_answers_have(client: FlaskClient, records: JobRecords) -> None:
+def test_the_examples_have_what_answers_have(client: FlaskClient, records: JobStore) -> None:
     examples = {where: example for where, _, example in shown(document(client))}
     job_id, attempt = claimed(client, records)
     queued = client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()

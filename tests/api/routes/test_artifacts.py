@@ -6,12 +6,12 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.routes.test_jobs import RESULT, claimed, submit
 from tests.tasks.artifacts import REPORT, TEXT, WHY_NO_REPORT, WHY_NOT, listed, profiled
 
 
-def ended(client: FlaskClient, records: JobRecords) -> str:
+def ended(client: FlaskClient, records: JobStore) -> str:
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, listed().body(job_id), listed().texts)
     return job_id
@@ -24,7 +24,7 @@ def refused(client: FlaskClient, path: str) -> dict[str, Any]:
     return problem
 
 
-def test_the_list_says_where_each_is_and_why_one_is_not(client: FlaskClient, records: JobRecords) -> None:
+def test_the_list_says_where_each_is_and_why_one_is_not(client: FlaskClient, records: JobStore) -> None:
     job_id = ended(client, records)
     answer = client.get(f"/job/{job_id}/artifacts").get_json()
     assert answer["job_id"] == job_id
@@ -37,7 +37,7 @@ def test_the_list_says_where_each_is_and_why_one_is_not(client: FlaskClient, rec
     assert [one["format"] for one in in_the_result] == ["ptx", "sass", "ttir"]
 
 
-def test_a_text_is_plain_and_nothing_that_a_browser_runs(client: FlaskClient, records: JobRecords) -> None:
+def test_a_text_is_plain_and_nothing_that_a_browser_runs(client: FlaskClient, records: JobStore) -> None:
     answer = client.get(f"/job/{ended(client, records)}/artifacts/candidate/add.ptx", headers={"Accept": "text/html"})
     assert (answer.status_code, answer.content_type) == (200, "text/plain; charset=utf-8")
     assert answer.get_data(as_text=True) == TEXT
@@ -45,7 +45,7 @@ def test_a_text_is_plain_and_nothing_that_a_browser_runs(client: FlaskClient, re
     assert "sandbox" in answer.headers["Content-Security-Policy"]
 
 
-def test_a_profilers_report_is_a_file_to_save(client: FlaskClient, records: JobRecords) -> None:
+def test_a_profilers_report_is_a_file_to_save(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, profiled().body(job_id), profiled().texts)
     ours, theirs = client.get(f"/job/{job_id}/artifacts").get_json()["artifacts"]
@@ -57,7 +57,7 @@ def test_a_profilers_report_is_a_file_to_save(client: FlaskClient, records: JobR
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_one_that_is_not_there_says_why(client: FlaskClient, records: JobRecords) -> None:
+def test_one_that_is_not_there_says_why(client: FlaskClient, records: JobStore) -> None:
     job_id = ended(client, records)
     for place in ("candidate/add.ttir", "reference/add.ptx", "kernel/add.ptx"):
         problem = refused(client, f"/job/{job_id}/artifacts/{place}")
@@ -69,13 +69,13 @@ def test_one_that_is_not_there_says_why(client: FlaskClient, records: JobRecords
     assert refused(client, f"/job/{job_id}/artifacts/candidate/add.ptx")["type"].endswith("unknown-job")
 
 
-def test_one_whose_time_is_over(client: FlaskClient, records: JobRecords) -> None:
+def test_one_whose_time_is_over(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, listed().body(job_id))
     assert "time to be kept is over" in refused(client, f"/job/{job_id}/artifacts/candidate/add.ptx")["detail"]
 
 
-def test_jobs_without_any(client: FlaskClient, records: JobRecords) -> None:
+def test_jobs_without_any(client: FlaskClient, records: JobStore) -> None:
     waiting = submit(client)
     assert client.get(f"/job/{waiting}/artifacts").get_json()["artifacts"] == []
     assert "has not ended" in refused(client, f"/job/{waiting}/artifacts/candidate/a.ptx")["detail"]

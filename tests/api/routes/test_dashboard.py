@@ -13,7 +13,7 @@ from redis import Redis
 from domain.access import Scope
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests.api import results
 from tests.api.keyed import app_with, holder
@@ -36,14 +36,14 @@ def shown(client: FlaskClient, **headers: str) -> Page:
     return page
 
 
-def completed(client: FlaskClient, records: JobRecords, ratio: float, candidate: str) -> str:
+def completed(client: FlaskClient, records: JobStore, ratio: float, candidate: str) -> str:
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, results.passed(ratio, candidate=candidate * 64))
     return job_id
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.5", ""])
-def test_programs_get_json(client: FlaskClient, records: JobRecords, accept: str) -> None:
+def test_programs_get_json(client: FlaskClient, records: JobStore, accept: str) -> None:
     job_id = completed(client, records, 2.0, "c")
     body = client.get("/", headers={"Accept": accept}).get_json()
     assert body["jobs_by_state"]["completed"] == 1 and body["links"]["documentation"] == "/docs"
@@ -56,7 +56,7 @@ def test_an_empty_service(client: FlaskClient) -> None:
     assert "No worker takes jobs" in page.text and "None yet: a candidate is listed" in page.text
 
 
-def test_jobs_workers_and_leaders(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_jobs_workers_and_leaders(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
     for ratio, candidate in ((1.5, "a"), (3.0, "b"), (1.6, "e")):
         completed(client, records, ratio, candidate)
@@ -85,7 +85,7 @@ def test_a_worker_in_quarantine(client: FlaskClient, redis: Redis) -> None:
 def test_with_keys_one_sees_ones_own_and_a_browser_gets_in_with_the_key_as_password(
     redis: Redis, tmp_path: Path
 ) -> None:
-    records = JobRecords(redis, 60)
+    records = JobStore(redis, 60)
     with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
         job_id = alice("POST", "/evaluate", json=BODY).get_json()["job_id"]

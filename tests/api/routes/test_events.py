@@ -15,8 +15,8 @@ from api.http.context import KEY, AppContext
 from api.routes import events
 from domain.job import Stage
 from domain.result import Status
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.routes.test_jobs import claimed, submit
 
@@ -59,7 +59,7 @@ def read(answer: TestResponse) -> Iterator[Event]:
 
 
 def test_every_stage_as_it_begins_and_the_end(
-    client: FlaskClient, stream: Streams, records: JobRecords, redis: Redis
+    client: FlaskClient, stream: Streams, records: JobStore, redis: Redis
 ) -> None:
     job_id, attempt = claimed(client, records)
     answer = stream(job_id)
@@ -67,7 +67,7 @@ def test_every_stage_as_it_begins_and_the_end(
     coming = read(answer)
     assert [next(coming)[2]["stage"] for _ in range(2)] == ["queued", "build"]
     for stage in STAGES[1:]:
-        records.advance(job_id, attempt, stage)
+        records.enter_stage(job_id, attempt, stage)
         assert next(coming)[1:] == ("stage", {"job_id": job_id, **records_step(records, job_id)})
         if stage is Stage.VALIDATE:
             redis.hset(f"job:{job_id}", "right", "1")
@@ -81,16 +81,16 @@ def test_every_stage_as_it_begins_and_the_end(
     assert client.get(f"/job/{job_id}/events", headers={"Last-Event-ID": last}).status_code == 204
 
 
-def records_step(records: JobRecords, job_id: str) -> dict[str, Any]:
+def records_step(records: JobStore, job_id: str) -> dict[str, Any]:
     view = records.get(job_id)
     assert view is not None
     return view.timeline[-1]
 
 
-def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, records: JobRecords) -> None:
+def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     for stage in STAGES:
-        records.advance(job_id, attempt, stage)
+        records.enter_stage(job_id, attempt, stage)
     records.complete(job_id, attempt, results.wrong())
     told = list(read(stream(job_id)))
     assert [event[2].get("stage") for event in told] == ["queued", *STAGES, None, None]
@@ -102,18 +102,18 @@ def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, r
 
 
 def test_a_verdict_is_told_before_the_timing_also_to_who_comes_later(
-    client: FlaskClient, stream: Streams, records: JobRecords
+    client: FlaskClient, stream: Streams, records: JobStore
 ) -> None:
     job_id, attempt = claimed(client, records)
     for stage in (Stage.VALIDATE, Stage.TIME):
-        records.advance(job_id, attempt, stage)
+        records.enter_stage(job_id, attempt, stage)
     assert records.requeue(job_id, attempt, "its worker died")
     claim = records.claim("w")
     assert claim is not None
     for stage in (Stage.LOAD, Stage.VALIDATE):
-        records.advance(job_id, claim.attempt, stage)
-    records.advance(job_id, claim.attempt, Stage.VALIDATE, right=True)
-    records.advance(job_id, claim.attempt, Stage.TIME)
+        records.enter_stage(job_id, claim.attempt, stage)
+    records.enter_stage(job_id, claim.attempt, Stage.VALIDATE, interim_correct=True)
+    records.enter_stage(job_id, claim.attempt, Stage.TIME)
     coming = read(stream(job_id))
     told = [(name, data.get("stage")) for _, name, data in (next(coming) for _ in range(10))]
     assert [stage for _, stage in told] == [
@@ -122,9 +122,7 @@ def test_a_verdict_is_told_before_the_timing_also_to_who_comes_later(
     assert told[-2][0] == "verdict"
 
 
-def test_of_what_was_not_compared_there_is_no_verdict(
-    client: FlaskClient, stream: Streams, records: JobRecords
-) -> None:
+def test_of_what_was_not_compared_there_is_no_verdict(client: FlaskClient, stream: Streams, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     records.complete(job_id, attempt, results.failed(Status.COMPILE_ERROR, "no"))
     assert [name for _, name, _ in read(stream(job_id))] == ["stage", "stage", "done"]
@@ -136,7 +134,7 @@ def test_an_id_that_is_none_of_ours_begins_anew(client: FlaskClient, stream: Str
     assert next(read(stream(job_id, last)))[2]["stage"] == "queued"
 
 
-def test_a_job_that_goes_back_to_the_queue(client: FlaskClient, stream: Streams, records: JobRecords) -> None:
+def test_a_job_that_goes_back_to_the_queue(client: FlaskClient, stream: Streams, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     coming = read(stream(job_id))
     next(coming), next(coming)
@@ -155,10 +153,10 @@ def test_silence_is_filled_and_a_stream_ends(
 
 
 def test_no_more_streams_than_places(
-    client: FlaskClient, stream: Streams, records: JobRecords, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, stream: Streams, records: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context: AppContext = client.application.extensions[KEY]
-    hub = JobHub(context.redis, 2)
+    hub = JobNotifier(context.redis, 2)
     monkeypatch.setattr(context.long_poll, "_hub", hub)
     try:
         job_id = submit(client)

@@ -13,7 +13,7 @@ from api.http.context import KEY, AppContext
 from api.http.limits import PROCESSES, THREADS
 from domain.job import Stage
 from domain.settings import settings
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests.api.payloads import LEGACY, RELU, Json, kernel
 from tests.tasks.example_jobs import until
 
@@ -30,18 +30,18 @@ def submit(client: FlaskClient, body: Json = BODY) -> str:
     return str(client.post("/evaluate", json=body).get_json()["job_id"])
 
 
-def claimed(client: FlaskClient, records: JobRecords) -> tuple[str, int]:
+def claimed(client: FlaskClient, records: JobStore) -> tuple[str, int]:
     job_id = submit(client)
     claim = records.claim("gpu0@node")
     assert claim is not None and claim.job_id == job_id
     return job_id, claim.attempt
 
 
-def test_state_and_status_of_every_stage(client: FlaskClient, records: JobRecords) -> None:
+def test_state_and_status_of_every_stage(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     seen = []
     for stage in (Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
-        records.advance(job_id, attempt, stage)
+        records.enter_stage(job_id, attempt, stage)
         answer = client.get(f"/job/{job_id}")
         job = answer.get_json()
         seen.append((job["state"], job["stage"], job["status"], answer.status_code, answer.headers["Retry-After"]))
@@ -81,7 +81,7 @@ def test_unknown_job(client: FlaskClient, method: str, job_id: str) -> None:
         assert job_id[:100] in answer.get_json()["error"]
 
 
-def test_waiting_ends_with_the_result(client: FlaskClient, records: JobRecords) -> None:
+def test_waiting_ends_with_the_result(client: FlaskClient, records: JobStore) -> None:
     def judge() -> None:
         (job,) = records.list()
         claim = records.claim("gpu0@node")
@@ -115,13 +115,13 @@ def test_preferences_that_are_no_wait_are_ignored(client: FlaskClient, preferenc
     assert client.post("/evaluate", json=BODY, headers={"Prefer": preference}).status_code == 202
 
 
-def test_a_wait_that_is_over_tells_the_job_as_it_is_by_then(client: FlaskClient, records: JobRecords) -> None:
+def test_a_wait_that_is_over_tells_the_job_as_it_is_by_then(client: FlaskClient, records: JobStore) -> None:
     job_id = submit(client)
     Timer(0.1, lambda: records.claim("gpu0@node")).start()
     assert client.get(f"/job/{job_id}?wait=1").get_json()["state"] == "building"
 
 
-def test_a_waited_job_that_we_failed(client: FlaskClient, records: JobRecords) -> None:
+def test_a_waited_job_that_we_failed(client: FlaskClient, records: JobStore) -> None:
     def lose() -> None:
         (job,) = records.list()
         claim = records.claim("gpu0@node")
@@ -143,7 +143,7 @@ def test_a_waited_job_that_we_failed(client: FlaskClient, records: JobRecords) -
     assert job.get_json()["job_id"] == problem["job_id"]
 
 
-def test_a_waited_job_that_is_cancelled(client: FlaskClient, records: JobRecords) -> None:
+def test_a_waited_job_that_is_cancelled(client: FlaskClient, records: JobStore) -> None:
     Timer(0.1, lambda: records.cancel(records.list()[0].job_id)).start()
     answer = client.post("/evaluate?wait=20", json=BODY)
     assert (answer.status_code, answer.get_json()["state"]) == (409, "cancelled")
@@ -158,7 +158,7 @@ def test_cancel_queued(client: FlaskClient) -> None:
         assert job["error"] == "cancelled on request"
 
 
-def test_cancel_running(client: FlaskClient, records: JobRecords) -> None:
+def test_cancel_running(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     answer = client.delete(f"/job/{job_id}")
     assert (answer.status_code, answer.get_json()["state"], answer.get_json()["cancel_requested"]) == (
@@ -171,7 +171,7 @@ def test_cancel_running(client: FlaskClient, records: JobRecords) -> None:
     assert (answer.status_code, answer.get_json()["state"]) == (200, "cancelled")
 
 
-def test_cancel_completed_changes_nothing(client: FlaskClient, records: JobRecords) -> None:
+def test_cancel_completed_changes_nothing(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     records.complete(job_id, attempt, RESULT)
     before = client.get(f"/job/{job_id}").get_json()
@@ -179,7 +179,7 @@ def test_cancel_completed_changes_nothing(client: FlaskClient, records: JobRecor
     assert (answer.status_code, answer.get_json()) == (200, before)
 
 
-def test_listing(client: FlaskClient, records: JobRecords) -> None:
+def test_listing(client: FlaskClient, records: JobStore) -> None:
     jobs = [submit(client) for _ in range(7)]
     records.cancel(jobs[3])
     seen: list[str] = []
@@ -201,7 +201,7 @@ def test_listing(client: FlaskClient, records: JobRecords) -> None:
         assert (answer.status_code, query.partition("=")[0] in answer.get_json()["error"]) == (400, True)
 
 
-def test_cleanup(client: FlaskClient, records: JobRecords) -> None:
+def test_cleanup(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     queued = submit(client)
     records.complete(job_id, attempt, RESULT)
@@ -229,7 +229,7 @@ def test_no_place_to_wait(client: FlaskClient) -> None:
     assert places * PROCESSES >= 500 and places < THREADS, "hundreds may wait, and threads are left for who submits"
 
 
-def test_full_queue(client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_queue(client: FlaskClient, records: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_QUEUE", "2")
     settings.cache_clear()
     try:
@@ -248,7 +248,7 @@ def test_full_queue(client: FlaskClient, records: JobRecords, monkeypatch: pytes
     assert records.queue_length() == 2
 
 
-def test_full_records(client: FlaskClient, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_records(client: FlaskClient, records: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of large sources is bounded by their bytes, whatever they are many; room comes back with their ends."""
     monkeypatch.setenv("RECORDS_MEMORY_MIB", "1")
     settings.cache_clear()
@@ -263,14 +263,14 @@ def test_full_records(client: FlaskClient, records: JobRecords, monkeypatch: pyt
     finally:
         monkeypatch.undo()
         settings.cache_clear()
-    assert 800_000 < records.kept_bytes() < 1 << 20
+    assert 800_000 < records.stored_bytes() < 1 << 20
     for view in records.list():
         records.cancel(view.job_id)
     records.cleanup(records.now() + 1)
-    assert records.kept_bytes() == 0
+    assert records.stored_bytes() == 0
 
 
-def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> None:
+def test_cancel_a_batch_and_many(client: FlaskClient, records: JobStore) -> None:
     running, done = (claimed(client, records) for _ in range(2))
     batch = client.post("/batch", json={"jobs": [BODY] * 3}).get_json()
     behind = submit(client)
@@ -299,7 +299,7 @@ def test_cancel_a_batch_and_many(client: FlaskClient, records: JobRecords) -> No
     assert (unknown.status_code, unknown.get_json()["title"]) == (404, "No such batch")
 
 
-def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     named = {"Idempotency-Key": "try-7"}
     first, again = (client.post("/evaluate", json=BODY, headers=named) for _ in range(2))
     assert (first.status_code, again.status_code) == (202, 202)
@@ -321,7 +321,7 @@ def test_one_idempotency_key_is_one_job(client: FlaskClient, records: JobRecords
         assert client.post("/evaluate", json=BODY, headers={"Idempotency-Key": bad}).status_code == 400, bad
 
 
-def test_a_job_that_nobody_begins_in_time(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_a_job_that_nobody_begins_in_time(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     job_id = client.post("/evaluate", json={**BODY, "queue_timeout": 60, "build_timeout": 9}).get_json()["job_id"]
     job = client.get(f"/job/{job_id}").get_json()
     assert (job["state"], job["timeout"], job["build_timeout"], job["queue_timeout"]) == ("queued", 120, 9, 60)
@@ -341,7 +341,7 @@ def test_a_job_that_nobody_begins_in_time(client: FlaskClient, records: JobRecor
         assert (answer.status_code, answer.get_json()["errors"][0]["path"]) == (400, [field])
 
 
-def test_a_queue_deadline_ends_a_job_that_is_waited_for(client: FlaskClient, records: JobRecords) -> None:
+def test_a_queue_deadline_ends_a_job_that_is_waited_for(client: FlaskClient, records: JobStore) -> None:
     began, looks = time.monotonic(), Timer(1.2, records.expire_overdue)
     looks.start()
     answer = client.post("/evaluate?wait=30", json={**BODY, "queue_timeout": 1})

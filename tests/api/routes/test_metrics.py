@@ -17,7 +17,7 @@ from api.observability.service_metrics import STAGES
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU, Device
 from tests.api.routes.test_jobs import RESULT, claimed
 from tests.conftest import free_port
@@ -58,13 +58,13 @@ def value(found: dict[str, Metric], sample: str, **labels: str) -> float | None:
 
 
 @pytest.fixture
-def full(client: FlaskClient, redis: Redis, records: JobRecords) -> dict[str, Metric]:
+def full(client: FlaskClient, redis: Redis, records: JobStore) -> dict[str, Metric]:
     """With two workers, one of them on a GPU, and a job of each kind."""
     told: dict[str, Any] = {"standbys": 5, "build_cache_bytes": 4096, "card": CARD}
     Heartbeat(redis, "gpu1@node", GPU, 4, {}, lambda: "Xid 79", lambda: told).beat()
     Heartbeat(redis, "cpu0@node", CPU, 2, {}, readings=lambda: {"build_cache_bytes": 4096}).beat()
     builder = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    builder.tell(built=3)
+    builder.update(built=3)
     builder.beat()
     redis.set("builds:bytes", 5)
     for verdict in ("passed", "wrong_result"):

@@ -19,7 +19,7 @@ from api.pages.stages import MEANS
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.result import Speedup, Status
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tests import device_answers
 from tests.api import results
 from tests.api.routes.test_jobs import RESULT, claimed, submit
@@ -61,10 +61,10 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def completed(client: FlaskClient, records: JobRecords, body: dict[str, Any]) -> str:
+def completed(client: FlaskClient, records: JobStore, body: dict[str, Any]) -> str:
     job_id, attempt = claimed(client, records)
     for stage in (Stage.BUILD, Stage.VALIDATE, Stage.TIME):
-        records.advance(job_id, attempt, stage)
+        records.enter_stage(job_id, attempt, stage)
     assert records.complete(job_id, attempt, body)
     return job_id
 
@@ -97,7 +97,7 @@ def assert_sound(page: Page) -> None:
     assert page.those("html")[0]["lang"] == "en"
 
 
-def test_a_faster_candidate(client: FlaskClient, records: JobRecords) -> None:
+def test_a_faster_candidate(client: FlaskClient, records: JobStore) -> None:
     page = report(client, completed(client, records, results.passed(2.0)))
     assert "It compiles, and its outputs are right in 208 compared calls." in page.text
     assert "It is 2.00 times as fast as the reference (95 % interval 1.80 to 2.20)." in page.text
@@ -118,23 +118,23 @@ def test_a_faster_candidate(client: FlaskClient, records: JobRecords) -> None:
         (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is reported"),
     ],
 )
-def test_every_kind_of_speedup(client: FlaskClient, records: JobRecords, speedup: Speedup | None, says: str) -> None:
+def test_every_kind_of_speedup(client: FlaskClient, records: JobStore, speedup: Speedup | None, says: str) -> None:
     assert says in report(client, completed(client, records, results.passed(speedup=speedup))).text
 
 
-def test_one_kernel_alone(client: FlaskClient, records: JobRecords) -> None:
+def test_one_kernel_alone(client: FlaskClient, records: JobStore) -> None:
     page = report(client, completed(client, records, results.evaluated()))
     assert "There was no reference, so its outputs were not checked. A call takes 500 µs" in page.text
     assert "No flags." in page.text
 
 
-def test_a_time_too_short_to_be_measured_is_told_as_a_bound(client: FlaskClient, records: JobRecords) -> None:
+def test_a_time_too_short_to_be_measured_is_told_as_a_bound(client: FlaskClient, records: JobStore) -> None:
     flag = Flag(FlagCode.UPPER_BOUND, "too short for what a window can resolve here")
     page = report(client, completed(client, records, results.passed(2.0, flag, speedup=None)))
     assert "A call takes at most 12.4 µs" in page.text
 
 
-def test_where_outputs_differ(client: FlaskClient, records: JobRecords) -> None:
+def test_where_outputs_differ(client: FlaskClient, records: JobStore) -> None:
     page = report(client, completed(client, records, results.wrong()))
     assert (
         "its outputs are wrong in 5 of 5 compared calls: 61,039 elements of 655,360 are out of tolerance" in page.text
@@ -145,18 +145,18 @@ def test_where_outputs_differ(client: FlaskClient, records: JobRecords) -> None:
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_every_verdict_has_a_page(client: FlaskClient, records: JobRecords, status: Status) -> None:
+def test_every_verdict_has_a_page(client: FlaskClient, records: JobStore, status: Status) -> None:
     body = results.failed(status, "it went\nthis way", compiled=status is not Status.COMPILE_ERROR, log="kernel.cu(3)")
     page = report(client, completed(client, records, body))
     if status is not Status.PASSED:
         assert "it went" in page.text
 
 
-def test_the_least_that_a_result_may_hold(client: FlaskClient, records: JobRecords) -> None:
+def test_the_least_that_a_result_may_hold(client: FlaskClient, records: JobStore) -> None:
     assert "Passed" in report(client, completed(client, records, RESULT)).text
 
 
-def test_a_profiled_job(client: FlaskClient, records: JobRecords) -> None:
+def test_a_profiled_job(client: FlaskClient, records: JobStore) -> None:
     launches = {
         "advisory": True, "source": "cupti", "calls": 2, "device_time_us": 11.5, "launches": 2.0, "streams": 1,
         "custom_share": 0.75, "kernels": [{"name": f"k{index}", "launches": 1.0, "share": 0.05, "origin": "custom"}
@@ -171,7 +171,7 @@ def test_a_profiled_job(client: FlaskClient, records: JobRecords) -> None:
     assert "Not known: the profiler is missing." in page.text
 
 
-def test_what_weights_and_distributions_showed_is_told_in_words(client: FlaskClient, records: JobRecords) -> None:
+def test_what_weights_and_distributions_showed_is_told_in_words(client: FlaskClient, records: JobStore) -> None:
     body = results.passed()
     late, agree = Flag(FlagCode.DISTRIBUTION_TIMEOUT, "no time"), Flag(FlagCode.WEIGHTS_AGREE, "both still agree")
     body["kernel_exec_result"]["inputs"] |= {"weights": "copied", "weight_findings": [asdict(agree)]} | {
@@ -181,7 +181,7 @@ def test_what_weights_and_distributions_showed_is_told_in_words(client: FlaskCli
     assert "Weights copied; both still agree" in page.text and "Not tried: tiny no time" in page.text
 
 
-def test_nobodys_text_becomes_markup(client: FlaskClient, records: JobRecords, redis: Redis) -> None:
+def test_nobodys_text_becomes_markup(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     flag = Flag(FlagCode.WORK_BEFORE_CLOCK, EVIL)
     body = results.passed(2.0, flag)
     kernel_result = body["kernel_exec_result"]
@@ -199,7 +199,7 @@ def test_nobodys_text_becomes_markup(client: FlaskClient, records: JobRecords, r
     assert "<script>alert(1)</script>" in wrong.text
 
 
-def test_the_policy_lets_nothing_in_but_the_style_as_it_is(client: FlaskClient, records: JobRecords) -> None:
+def test_the_policy_lets_nothing_in_but_the_style_as_it_is(client: FlaskClient, records: JobStore) -> None:
     answer = client.get(f"/job/{completed(client, records, results.passed())}/report")
     style = re.search(r"<style>(.*?)</style>", answer.get_data(as_text=True), re.DOTALL)
     assert style is not None
@@ -215,11 +215,11 @@ def test_the_policy_lets_nothing_in_but_the_style_as_it_is(client: FlaskClient, 
     assert answer.headers["Cache-Control"].startswith("no-cache")
 
 
-def test_a_job_that_goes_on_has_a_page_that_asks_again(client: FlaskClient, records: JobRecords) -> None:
+def test_a_job_that_goes_on_has_a_page_that_asks_again(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     answer = client.get(f"/job/{job_id}/report")
     assert (answer.status_code, answer.headers["Refresh"], answer.headers["Retry-After"]) == (202, "3", "3")
-    records.advance(job_id, attempt, Stage.VALIDATE)
+    records.enter_stage(job_id, attempt, Stage.VALIDATE)
     page = report(client, job_id, 202)
     assert "gpu0@node" in page.text and "first calls, compared" in page.text
     still = client.get(f"/job/{job_id}/report?refresh=off")
@@ -232,7 +232,7 @@ def test_a_queued_job_says_how_many_are_before_it(client: FlaskClient) -> None:
     assert "It is queued: 1 job before it." in report(client, submit(client), 202).text
 
 
-def test_jobs_that_ended_without_a_verdict(client: FlaskClient, records: JobRecords) -> None:
+def test_jobs_that_ended_without_a_verdict(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     records.fail(job_id, attempt, f"the driver went away {EVIL}")
     assert "The service failed, not the kernel: the driver went away" in report(client, job_id).text
@@ -241,7 +241,7 @@ def test_jobs_that_ended_without_a_verdict(client: FlaskClient, records: JobReco
     assert "was cancelled before there was a verdict: on request." in report(client, job_id).text
 
 
-def test_the_history_of_a_job_that_was_tried_again(client: FlaskClient, records: JobRecords) -> None:
+def test_the_history_of_a_job_that_was_tried_again(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     records.requeue(job_id, attempt, "the zygote died")
     claim = records.claim("gpu1@node")
@@ -259,7 +259,7 @@ def test_an_unknown_job_is_a_page_for_who_reads_pages(client: FlaskClient, job_i
     assert (answer.status_code, answer.content_type) == (404, "application/problem+json")
 
 
-def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: JobRecords) -> None:
+def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: JobStore) -> None:
     job_id = completed(client, records, results.passed())
     assert "rm -rf" not in client.get(f"/job/{job_id}/report", headers={"Host": "a;rm -rf $HOME"}).get_data(
         as_text=True
@@ -269,12 +269,12 @@ def test_commands_hold_no_more_than_an_address(client: FlaskClient, records: Job
     assert '{"replay_seed": "5b1f"}' in text and "Bearer" not in text
 
 
-def test_an_answer_that_was_given_before(client: FlaskClient, records: JobRecords) -> None:
+def test_an_answer_that_was_given_before(client: FlaskClient, records: JobStore) -> None:
     body = {**results.passed(), "reused_from": {"job_id": "6b55be7b", "at": 1.0}}
     assert "the same work was judged before, as job 6b55be7b" in report(client, completed(client, records, body)).text
 
 
-def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, records: JobRecords) -> None:
+def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, records: JobStore) -> None:
     body = {**results.passed(), "budget": {"name": "quick", "skipped_checks": ["other_weights", "float64_precision"]}}
     body["kernel_exec_result"]["build"] = {
         "arch": "sm_90", "registers": 40, "spill_store_bytes": 0, "spill_load_bytes": 0, "static_shared_bytes": 4096,
@@ -290,7 +290,7 @@ def test_what_was_left_out_and_what_the_machine_code_needs(client: FlaskClient, 
 
 
 def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
-    client: FlaskClient, records: JobRecords
+    client: FlaskClient, records: JobStore
 ) -> None:
     body = results.passed()
     text = {"name": "relu.ptx", "format": "ptx", "kernel": EVIL, "variant": EVIL, "bytes": 2048, "truncated": True}
@@ -304,7 +304,7 @@ def test_texts_of_the_code_are_linked_and_what_is_not_there_has_a_reason(
     assert "What it is compiled to" not in report(client, completed(client, records, results.passed())).text
 
 
-def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: JobRecords) -> None:
+def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: JobStore) -> None:
     body = results.passed()
     metrics = device_answers.measured(reference=device_answers.side(device_answers.kernel("gemm", memory=None)))
     metrics["candidate"]["reason"] = "of a call's launches the first 64 were counted"
@@ -326,13 +326,13 @@ def test_device_metrics_are_a_table_with_advice(client: FlaskClient, records: Jo
     assert "What it is compiled to" not in page.text
 
 
-def test_every_stage_has_words_and_a_colour(client: FlaskClient, records: JobRecords) -> None:
+def test_every_stage_has_words_and_a_colour(client: FlaskClient, records: JobStore) -> None:
     style = client.get(f"/job/{completed(client, records, results.passed())}/report").get_data(as_text=True)
     assert all(stage.value in MEANS for stage in Stage)
     assert all(f"svg .{stage.value} {{" in style for stage in Stage if stage is not Stage.DONE)
 
 
-def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, records: JobRecords) -> None:
+def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, records: JobStore) -> None:
     body = results.evaluated()
     body["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
     page = report(client, completed(client, records, body))
@@ -340,7 +340,7 @@ def test_where_there_are_no_counters_the_page_says_why(client: FlaskClient, reco
     assert "Device metrics" not in report(client, completed(client, records, results.evaluated())).text
 
 
-def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClient, records: JobRecords) -> None:
+def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClient, records: JobStore) -> None:
     answer = device_answers.sanitizer(device_answers.finding(), device_answers.finding(line=None, kernel=None, count=1))
     answer["tools"]["memcheck"]["findings_omitted"] = 2
     job_id = completed(client, records, results.evaluated(sanitizer=answer))
@@ -365,12 +365,12 @@ def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClie
     ],
 )
 def test_what_else_may_become_of_the_sanitizer(
-    client: FlaskClient, records: JobRecords, answer: dict[str, Any], says: str
+    client: FlaskClient, records: JobStore, answer: dict[str, Any], says: str
 ) -> None:
     assert says in report(client, completed(client, records, results.evaluated(sanitizer=answer))).text
 
 
-def test_figures_of_another_form_break_no_page(client: FlaskClient, records: JobRecords) -> None:
+def test_figures_of_another_form_break_no_page(client: FlaskClient, records: JobStore) -> None:
     strange = {
         "name": EVIL,
         "speed_of_light": 3,
@@ -393,7 +393,7 @@ def test_figures_of_another_form_break_no_page(client: FlaskClient, records: Job
     assert report(client, completed(client, records, body)).text.count("<script>alert(1)</script>") >= 10
 
 
-def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None:
+def test_many_windows_and_none(client: FlaskClient, records: JobStore) -> None:
     body = results.passed()
     body["kernel_exec_result"]["timing"]["window_ms"] = [-0.001, 0.0, 0.5]
     drawn = report(client, completed(client, records, body)).text
@@ -402,7 +402,7 @@ def test_many_windows_and_none(client: FlaskClient, records: JobRecords) -> None
     assert len(report(client, completed(client, records, body)).text) < len(drawn), "windows that it has are drawn"
 
 
-def test_each_side_is_shown_beneath_the_roofline(client: FlaskClient, records: JobRecords) -> None:
+def test_each_side_is_shown_beneath_the_roofline(client: FlaskClient, records: JobStore) -> None:
     body = results.passed(2.0)
     body["kernel_exec_result"]["roofline"] = results.roofline()
     body["ref_result"]["roofline"] = results.roofline(flops_per_s=3.5e14, arithmetic_share=0.46, bound="neither")
@@ -417,7 +417,7 @@ def test_each_side_is_shown_beneath_the_roofline(client: FlaskClient, records: J
     assert len(roof) == 1 and float(roof[0]["y1"] or 0) < float(big[0]["cy"] or 0)
 
 
-def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, records: JobRecords) -> None:
+def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, records: JobStore) -> None:
     unknown = {"flops": None, "flops_per_s": None, "arithmetic_share": None, "flops_per_byte": None}
     copy = results.roofline(**unknown, memory_share=0.81, bound="memory", roof_flops_per_s=None)
     page = report(client, completed(client, records, results.evaluated(roofline=copy)))

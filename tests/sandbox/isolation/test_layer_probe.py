@@ -21,8 +21,8 @@ AS_A_USER = """
 import os, sys
 from sandbox.isolation import uid as identity
 identity.become(int(sys.argv[1]), search_everywhere=identity.searches_everywhere())
-from tasks.worker.lifecycle import look_at_sandbox
-look_at_sandbox()
+from tasks.worker.lifecycle import check_sandbox
+check_sandbox()
 print("it starts")
 """
 
@@ -30,8 +30,8 @@ IN_A_CONTAINER = """
 from sandbox.isolation import uid as identity
 from tests.sandbox.container import DOCKERS_CAPABILITIES
 identity.keep_only(DOCKERS_CAPABILITIES)
-from tasks.worker.lifecycle import look_at_sandbox
-look_at_sandbox()
+from tasks.worker.lifecycle import check_sandbox
+check_sandbox()
 print("it starts")
 """
 

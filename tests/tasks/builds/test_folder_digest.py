@@ -59,12 +59,12 @@ def test_a_build_that_can_be_read_is_sealed(built: Path) -> None:
 
 def test_a_file_that_its_maker_closed_is_the_kernels_fault(built: Path) -> None:
     (built / "sub" / "file").chmod(0o200)
-    assert sealed_without_rights(built).startswith("KernelFault the build left a file that it does not let us read")
+    assert sealed_without_rights(built).startswith("KernelFault the build left a file that cannot be read")
 
 
 def test_a_file_behind_a_folder_that_its_maker_closed_is_the_kernels_fault(built: Path) -> None:
     (built / "sub").chmod(0o400)
-    assert sealed_without_rights(built).startswith("KernelFault the build left a file that it does not let us read")
+    assert sealed_without_rights(built).startswith("KernelFault the build left a file that cannot be read")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")

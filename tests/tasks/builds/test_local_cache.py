@@ -35,7 +35,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from tasks.builds.local_cache import BuildCache
-with BuildCache(Path(sys.argv[1]), 1 << 20).alone(sys.argv[2], lambda: False, 10.0) as held:
+with BuildCache(Path(sys.argv[1]), 1 << 20).build_lock(sys.argv[2], lambda: False, 10.0) as held:
     print(held, flush=True)
     time.sleep(600)
 """
@@ -296,15 +296,15 @@ def test_a_compile_error_is_remembered_for_a_while(cache: BuildCache, built: Pat
 
 
 def test_one_at_a_time_for_each_key(cache: BuildCache) -> None:
-    with cache.alone(KEY, lambda: False, 1.0) as first:
+    with cache.build_lock(KEY, lambda: False, 1.0) as first:
         assert first
-        with cache.alone(key_of(["another"]), lambda: False, 1.0) as other:
+        with cache.build_lock(key_of(["another"]), lambda: False, 1.0) as other:
             assert other
-        with cache.alone(KEY, lambda: False, 0.0) as second:
+        with cache.build_lock(KEY, lambda: False, 0.0) as second:
             assert not second
-        with pytest.raises(JobCancelled), cache.alone(KEY, lambda: True, 10.0):
+        with pytest.raises(JobCancelled), cache.build_lock(KEY, lambda: True, 10.0):
             pass
-    with cache.alone(KEY, lambda: False, 0.0) as afterwards:
+    with cache.build_lock(KEY, lambda: False, 0.0) as afterwards:
         assert afterwards
 
 
@@ -316,7 +316,7 @@ def test_the_death_of_the_builder_frees_the_others(cache: BuildCache, tmp_path: 
         entered = threading.Event()
 
         def wait() -> None:
-            with cache.alone(KEY, lambda: False, 60.0) as held:
+            with cache.build_lock(KEY, lambda: False, 60.0) as held:
                 if held:
                     entered.set()
 

@@ -27,7 +27,7 @@ from tasks.builds import shared_cache
 from tasks.builds.archive import Finished
 from tasks.builds.folder_digest import digest
 from tasks.builds.local_cache import BuildCache, key_of
-from tasks.builds.shared_cache import NOTHING, ShippedBuilds
+from tasks.builds.shared_cache import NOTHING, SharedBuilds
 from tests.conftest import free_port, start_redis
 from tests.tasks.example_jobs import until
 
@@ -46,13 +46,13 @@ def going_on() -> bool:
 
 
 @pytest.fixture
-def here(redis: Redis) -> ShippedBuilds:
-    return ShippedBuilds(redis, MIB, "here")
+def here(redis: Redis) -> SharedBuilds:
+    return SharedBuilds(redis, MIB, "here")
 
 
 @pytest.fixture
-def there(redis: Redis) -> ShippedBuilds:
-    return ShippedBuilds(redis, MIB, "there")
+def there(redis: Redis) -> SharedBuilds:
+    return SharedBuilds(redis, MIB, "there")
 
 
 class Node:
@@ -92,12 +92,12 @@ def kept_bytes(redis: Redis) -> int:
 
 
 def test_a_build_comes_to_another_node_as_it_was(
-    here: ShippedBuilds, there: ShippedBuilds, first: Node, second: Node
+    here: SharedBuilds, there: SharedBuilds, first: Node, second: Node
 ) -> None:
-    with here.turn(KEY, going_on, soon()) as turn:
+    with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
         assert here.ship(KEY, first.keep(KEY), fault=False)
-    with there.turn(KEY, going_on, soon()) as turn:
+    with there.reserve(KEY, going_on, soon()) as turn:
         assert not turn.mine
         assert turn.packed is not None
         assert there.receive(KEY, turn.packed, second.cache)
@@ -109,19 +109,19 @@ def test_a_build_comes_to_another_node_as_it_was(
 
 @pytest.mark.parametrize("content", [bytes(5 * MIB), os.urandom(3 * MIB), b""], ids=["zeros", "noise", "nothing"])
 def test_whatever_is_in_it(content: bytes, redis: Redis, first: Node, second: Node) -> None:
-    store = ShippedBuilds(redis, 8 * MIB, "here")
+    store = SharedBuilds(redis, 8 * MIB, "here")
     assert store.ship(KEY, first.keep(KEY, content), fault=False)
     assert store.receive(KEY, redis.hget("builds:archives", KEY) or b"", second.cache)
     assert (second.restored(KEY)[1] / "name.so").read_bytes() == content
 
 
 def test_a_fault_comes_too_and_is_remembered_for_a_shorter_time(
-    redis: Redis, here: ShippedBuilds, first: Node, second: Node
+    redis: Redis, here: SharedBuilds, first: Node, second: Node
 ) -> None:
     fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
     here.ship(KEY, first.keep(KEY, fault=fault), fault=True)
     assert redis.zscore("builds:expire", KEY) < time.time() + 601
-    with here.turn(KEY, going_on, soon()) as turn:
+    with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.packed is not None
         assert here.receive(KEY, turn.packed, second.cache)
     kept, _ = second.restored(KEY)
@@ -133,7 +133,7 @@ def test_the_oldest_go_first_and_the_count_is_true(redis: Redis, first: Node) ->
     keys = [key_of([number]) for number in range(4)]
     archives = [first.keep(key, bytes(200)) for key in keys]
     one = len(zlib.compress(archives[0].read_bytes(), 1))
-    store = ShippedBuilds(redis, int(2.5 * one), "here")
+    store = SharedBuilds(redis, int(2.5 * one), "here")
     for key, archive in zip(keys, archives, strict=True):
         assert store.ship(key, archive, fault=False)
         assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) <= 2.5 * one
@@ -143,10 +143,10 @@ def test_the_oldest_go_first_and_the_count_is_true(redis: Redis, first: Node) ->
     assert store.missing(keys) == keys[:2], "the same once more takes no more room"
 
 
-def test_what_has_expired_goes(redis: Redis, here: ShippedBuilds, first: Node) -> None:
+def test_what_has_expired_goes(redis: Redis, here: SharedBuilds, first: Node) -> None:
     here.ship(KEY, first.keep(KEY), fault=False)
     redis.zadd("builds:expire", {KEY: time.time() - 1})
-    with here.turn(KEY, going_on, soon()) as turn:
+    with here.reserve(KEY, going_on, soon()) as turn:
         assert (turn.packed, turn.mine) == (None, True)
     assert kept_bytes(redis) == 0
 
@@ -157,11 +157,11 @@ def test_what_is_too_large_is_not_shipped(
 ) -> None:
     if too_large == "for one":
         monkeypatch.setattr(shared_cache, "MAX_PACKED_BYTES", 100)
-    store = ShippedBuilds(redis, MIB if too_large == "for one" else 100, "here")
-    with store.turn(KEY, going_on, soon()):
+    store = SharedBuilds(redis, MIB if too_large == "for one" else 100, "here")
+    with store.reserve(KEY, going_on, soon()):
         assert not store.ship(KEY, first.keep(KEY), fault=False)
     # Nobody waits for it in vain again.
-    with store.turn(KEY, going_on, soon()) as turn:
+    with store.reserve(KEY, going_on, soon()) as turn:
         assert (turn.packed, turn.mine) == (None, False)
 
 
@@ -253,14 +253,14 @@ POISON: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("kind", POISON)
 def test_what_is_no_build_is_refused_and_dropped(
-    kind: str, redis: Redis, here: ShippedBuilds, second: Node, monkeypatch: pytest.MonkeyPatch
+    kind: str, redis: Redis, here: SharedBuilds, second: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "MAX_TAR_BYTES", 8 * MIB)
     monkeypatch.setattr(tarfile.TarFile, "addfile", _addfile)
     poison = POISON[kind]()
     redis.hset("builds:archives", KEY, poison)
     redis.zadd("builds:expire", {KEY: time.time() + HOUR})
-    with here.turn(KEY, going_on, soon()) as turn:
+    with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.packed == poison
         assert not here.receive(KEY, poison, second.cache)
     assert second.restored(KEY)[0] is None
@@ -276,7 +276,7 @@ def _addfile(self: tarfile.TarFile, info: tarfile.TarInfo, content: io.BytesIO) 
     self.fileobj.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
 
 
-def test_the_empty_build_that_the_poison_is_made_of_is_one(here: ShippedBuilds, second: Node, tmp_path: Path) -> None:
+def test_the_empty_build_that_the_poison_is_made_of_is_one(here: SharedBuilds, second: Node, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert NOTE["digest"] == digest(tmp_path / "empty").hex()
     assert here.receive(KEY, packed(NOTE), second.cache)
@@ -284,7 +284,7 @@ def test_the_empty_build_that_the_poison_is_made_of_is_one(here: ShippedBuilds, 
 
 
 def test_a_node_whose_disk_is_full_leaves_a_build_to_others(
-    redis: Redis, here: ShippedBuilds, first: Node, second: Node
+    redis: Redis, here: SharedBuilds, first: Node, second: Node
 ) -> None:
     assert here.ship(KEY, first.keep(KEY, os.urandom(64 << 10)), fault=False)
     packed = redis.hget("builds:archives", KEY) or b""
@@ -309,19 +309,19 @@ def test_a_full_redis_gives_what_it_has_and_forgets_what_is_old(
     redis: Redis, first: Node, full: Callable[[], object]
 ) -> None:
     keys = [key_of([number]) for number in range(3)]
-    store = ShippedBuilds(redis, 8 * MIB, "here")
+    store = SharedBuilds(redis, 8 * MIB, "here")
     for key in keys:
         assert store.ship(key, first.keep(key, os.urandom(MIB)), fault=False)
     redis.zadd("builds:expire", {keys[0]: time.time() - 1})
     full()
-    with ShippedBuilds(redis, MIB, "there").turn(keys[1], going_on, soon()) as turn:
+    with SharedBuilds(redis, MIB, "there").reserve(keys[1], going_on, soon()) as turn:
         assert turn.packed is not None
     assert redis.hkeys("builds:archives") == [key.encode() for key in keys[1:]]
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives")))
 
 
 def test_a_full_redis_takes_nothing_and_changes_nothing(
-    redis: Redis, first: Node, full: Callable[[], object], here: ShippedBuilds
+    redis: Redis, first: Node, full: Callable[[], object], here: SharedBuilds
 ) -> None:
     assert here.ship(KEY, first.keep(KEY), fault=False)
     redis.zadd("builds:expire", {KEY: time.time() - 1})
@@ -330,18 +330,18 @@ def test_a_full_redis_takes_nothing_and_changes_nothing(
     assert not here.ship(other, first.keep(other), fault=False)
     assert redis.hkeys("builds:archives") == [KEY.encode()]
     redis.config_set("maxmemory", 0)
-    with ShippedBuilds(redis, MIB, "there").turn(other, going_on, soon()) as turn:
+    with SharedBuilds(redis, MIB, "there").reserve(other, going_on, soon()) as turn:
         assert turn.mine
 
 
-def test_nothing_stays_for_ever(redis: Redis, here: ShippedBuilds, second: Node) -> None:
+def test_nothing_stays_for_ever(redis: Redis, here: SharedBuilds, second: Node) -> None:
     assert not here.receive(KEY, b"none", second.cache)
-    with here.turn(KEY, going_on, soon()):
+    with here.reserve(KEY, going_on, soon()):
         pass
     assert [key for key in redis.scan_iter("builds:*") if redis.ttl(key) < 0] == []
 
 
-def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: ShippedBuilds, first: Node) -> None:
+def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: SharedBuilds, first: Node) -> None:
     redis.set("builds:bytes", 2 * MIB)
     archive = first.keep(KEY)
     for _ in range(2):
@@ -349,22 +349,22 @@ def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: ShippedBuild
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) > 0
 
 
-def test_who_waits_is_seen(redis: Redis, here: ShippedBuilds, there: ShippedBuilds) -> None:
-    with here.turn(KEY, going_on, soon()):
-        assert not here.waited_for(KEY)
-        with there.turn(KEY, going_on, time.monotonic()):
-            assert here.waited_for(KEY)
+def test_who_waits_is_seen(redis: Redis, here: SharedBuilds, there: SharedBuilds) -> None:
+    with here.reserve(KEY, going_on, soon()):
+        assert not here.is_awaited(KEY)
+        with there.reserve(KEY, going_on, time.monotonic()):
+            assert here.is_awaited(KEY)
         assert 0 < redis.ttl(f"builds:awaited:{KEY}") <= shared_cache.MARK_S
 
 
-def test_who_comes_later_waits_for_who_makes_it(here: ShippedBuilds, there: ShippedBuilds, first: Node) -> None:
+def test_who_comes_later_waits_for_who_makes_it(here: SharedBuilds, there: SharedBuilds, first: Node) -> None:
     archive, got = first.keep(KEY), []
 
     def wait() -> None:
-        with there.turn(KEY, going_on, soon()) as turn:
+        with there.reserve(KEY, going_on, soon()) as turn:
             got.append(turn)
 
-    with here.turn(KEY, going_on, soon()) as turn:
+    with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
         waiting = threading.Thread(target=wait)
         waiting.start()
@@ -373,50 +373,50 @@ def test_who_comes_later_waits_for_who_makes_it(here: ShippedBuilds, there: Ship
     assert [(one.packed is not None, one.mine) for one in got] == [(True, False)]
 
 
-def test_a_wait_ends_by_patience_and_by_cancellation(here: ShippedBuilds, there: ShippedBuilds) -> None:
-    with here.turn(KEY, going_on, soon()):
-        with there.turn(KEY, going_on, time.monotonic()) as turn:
+def test_a_wait_ends_by_patience_and_by_cancellation(here: SharedBuilds, there: SharedBuilds) -> None:
+    with here.reserve(KEY, going_on, soon()):
+        with there.reserve(KEY, going_on, time.monotonic()) as turn:
             assert (turn.packed, turn.mine) == (None, False)
-        with pytest.raises(JobCancelled), there.turn(KEY, lambda: True, soon()):
+        with pytest.raises(JobCancelled), there.reserve(KEY, lambda: True, soon()):
             pass
 
 
 def test_what_fails_by_its_own_fault_is_waited_for_by_nobody_else(
-    redis: Redis, here: ShippedBuilds, there: ShippedBuilds
+    redis: Redis, here: SharedBuilds, there: SharedBuilds
 ) -> None:
-    with pytest.raises(KernelFault), here.turn(KEY, going_on, soon()):
+    with pytest.raises(KernelFault), here.reserve(KEY, going_on, soon()):
         raise KernelFault(Status.CRASHED, "it died")
     assert redis.get(f"builds:mark:{KEY}") == NOTHING.encode()
-    with there.turn(KEY, going_on, soon()) as turn:
+    with there.reserve(KEY, going_on, soon()) as turn:
         assert (turn.packed, turn.mine) == (None, False)
     assert there.missing([KEY]) == []
 
 
-def test_what_fails_by_ours_is_anybodys(here: ShippedBuilds, there: ShippedBuilds) -> None:
-    with pytest.raises(JobCancelled), here.turn(KEY, going_on, soon()):
+def test_what_fails_by_ours_is_anybodys(here: SharedBuilds, there: SharedBuilds) -> None:
+    with pytest.raises(JobCancelled), here.reserve(KEY, going_on, soon()):
         raise JobCancelled("asked to stop")
-    with there.turn(KEY, going_on, soon()) as turn:
+    with there.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
 
 
 def test_a_mark_lasts_as_long_as_its_maker_and_no_longer(
-    redis: Redis, here: ShippedBuilds, there: ShippedBuilds, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, here: SharedBuilds, there: SharedBuilds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_cache, "MARK_S", 1)
     monkeypatch.setattr(shared_cache, "RENEW_S", 0.05)
-    with here.turn(KEY, going_on, soon()):
+    with here.reserve(KEY, going_on, soon()):
         redis.pexpire(f"builds:mark:{KEY}", 200)
         until(lambda: redis.pttl(f"builds:mark:{KEY}") > 200)
     # As a killed one leaves it.
     redis.set(f"builds:mark:{KEY}", "there dead", px=300)
     began = time.monotonic()
-    with there.turn(KEY, going_on, soon()) as turn:
+    with there.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
     assert 0.2 < time.monotonic() - began < 5
 
 
-def test_another_makers_mark_is_left_alone(redis: Redis, here: ShippedBuilds) -> None:
-    with here.turn(KEY, going_on, soon()):
+def test_another_makers_mark_is_left_alone(redis: Redis, here: SharedBuilds) -> None:
+    with here.reserve(KEY, going_on, soon()):
         redis.set(f"builds:mark:{KEY}", "there another", ex=60)
     assert redis.get(f"builds:mark:{KEY}") == b"there another"
 
@@ -425,9 +425,9 @@ def test_without_redis_everybody_builds_for_himself_and_is_told_once(
     first: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Redis(port=free_port(), retry=AT_ONCE) as nobody:
-        store = ShippedBuilds(nobody, MIB, "here")
+        store = SharedBuilds(nobody, MIB, "here")
         for _ in range(2):
-            with store.turn(KEY, going_on, soon()) as turn:
+            with store.reserve(KEY, going_on, soon()) as turn:
                 assert (turn.packed, turn.mine) == (None, False)
         assert not store.ship(KEY, first.keep(KEY), fault=False)
     assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
@@ -438,17 +438,17 @@ def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: No
     folder.mkdir()
     server = start_redis(folder, port, "--appendfsync", "always")
     with Redis(port=port, retry=AT_ONCE) as client:
-        store = ShippedBuilds(client, MIB, "here")
+        store = SharedBuilds(client, MIB, "here")
         archive = first.keep(KEY)
         assert store.ship(KEY, archive, fault=False)
         other = key_of(["another"])
-        with store.turn(other, going_on, soon()) as turn:
+        with store.reserve(other, going_on, soon()) as turn:
             assert turn.mine
             server.kill()
             server.wait()
         server = start_redis(folder, port, "--appendfsync", "always")
         # Another process: this one asks again only after a while.
-        with ShippedBuilds(client, MIB, "there").turn(KEY, going_on, soon()) as turn:
+        with SharedBuilds(client, MIB, "there").reserve(KEY, going_on, soon()) as turn:
             assert turn.packed is not None, "what was shipped is still there"
         server.kill()
         server.wait()

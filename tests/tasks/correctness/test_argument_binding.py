@@ -14,7 +14,7 @@ from domain.result import CANDIDATE, REFERENCE
 from profiling.window.call_buffers import Slots
 from sandbox.protocol.arena import describe
 from sandbox.protocol.stacked_values import StackedValues
-from tasks.correctness.argument_binding import HandedOut
+from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import SeparateSets, StackedSets
 from tasks.runtime.kernel_run import Contender
 from validation.inputs import tensor_source
@@ -60,8 +60,8 @@ def layouts(one: Contender, example: list[Any]) -> tuple[Slots, Slots, Slots]:
     return first, second, third
 
 
-def assert_alike(handed_out: HandedOut, sides: list[Contender], singly: list[list[Any]], stacked: StackedSets) -> None:
-    sets = [handed_out.of(drawn, number) for number, drawn in zip(NUMBERS, singly, strict=True)]
+def assert_alike(binder: ArgumentBinder, sides: list[Contender], singly: list[list[Any]], stacked: StackedSets) -> None:
+    sets = [binder.bind(drawn, number) for number, drawn in zip(NUMBERS, singly, strict=True)]
     assert len(stacked) == len(sets)
     for side in sides:
         like, one, other = layouts(side, sets[0][side.role])
@@ -88,11 +88,11 @@ CANDIDATES: dict[str, list[dict[str, Any]] | None] = {
 def test_of_what_a_source_makes(arguments: list[dict[str, Any]] | None, tmp_path: Path) -> None:
     sides = [contender(REFERENCE, None, tmp_path), contender(CANDIDATE, arguments, tmp_path)]
     io = sides[1].kernel.io
-    handed_out = HandedOut(sides[0], sides[1], None, ContractInputs(io, "cpu", 7) if io is not None else None)
+    binder = ArgumentBinder(sides[0], sides[1], None, ContractInputs(io, "cpu", 7) if io is not None else None)
     drawn = made_by_a_source([5, 4], [8])
-    stacked = handed_out.of_source(drawn, NUMBERS)
+    stacked = binder.bind_source_stacks(drawn, NUMBERS)
     assert stacked is not None
-    assert_alike(handed_out, sides, list(drawn), stacked)
+    assert_alike(binder, sides, list(drawn), stacked)
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_of_a_contract(
     contract = sides[0].kernel.io or sides[1].kernel.io
     assert contract is not None
     inputs, own = ContractInputs(contract, "cpu", 7), sides[1].kernel.io
-    handed_out = HandedOut(sides[0], sides[1], contract, ContractInputs(own, "cpu", 7) if own is not None else None)
+    binder = ArgumentBinder(sides[0], sides[1], contract, ContractInputs(own, "cpu", 7) if own is not None else None)
     assert len(inputs.draw_ahead(NUMBERS)) == CALLS
-    stacked = handed_out.of_contract(inputs, NUMBERS)
+    stacked = binder.bind_contract_stacks(inputs, NUMBERS)
     assert stacked is not None
-    assert_alike(handed_out, sides, [inputs.draw(number) for number in NUMBERS], stacked)
+    assert_alike(binder, sides, [inputs.draw(number) for number in NUMBERS], stacked)
 
 
 def test_what_is_random_and_the_candidates_own_is_drawn_singly(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_what_is_random_and_the_candidates_own_is_drawn_singly(tmp_path: Path) -
     own = ContractInputs(io, "cpu", 7)
     beyond = range(1, 1 + tensor_source.UNLIMITED)
     assert own.can_stack(0, NUMBERS) and not own.can_stack(1, beyond)
-    assert HandedOut(sides[0], sides[1], None, own).of_source(made_by_a_source([5, 4]), beyond) is None
+    assert ArgumentBinder(sides[0], sides[1], None, own).bind_source_stacks(made_by_a_source([5, 4]), beyond) is None

@@ -99,14 +99,14 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
         told.append("null")
         return dict.fromkeys(records, Clock(0.1, 0.1))
 
-    def filling(_: Any) -> Any:
+    def prepare_fill(_: Any) -> Any:
         told.append("seed")
         return lambda: told.append("fill")
 
     keeper: Any = SimpleNamespace(
         contenders=[SimpleNamespace(role=role) for role in records],
         rounds=SimpleNamespace(
-            filling=filling,
+            prepare_fill=prepare_fill,
             judge=lambda *_: told.append("judge"),
             inputs=SimpleNamespace(contract=object() if by_contract else None),
         ),

@@ -18,7 +18,7 @@ def drawn(seed: int) -> list[object]:
 
 def mixer(sets: int) -> MixedInputs:
     made = MixedInputs(17)
-    made.keep(drawn(seed) for seed in range(sets))
+    made.store(drawn(seed) for seed in range(sets))
     return made
 
 
@@ -57,7 +57,7 @@ def test_what_was_equal_or_a_sum_stays_so() -> None:
         return [a, b, a.clone(), a + b]
 
     made = MixedInputs(17)
-    made.keep(related(seed) for seed in range(3))
+    made.store(related(seed) for seed in range(3))
     a, b, again, both = tensors(made.of(4))
     assert torch.equal(a, again) and not torch.equal(a, b)
     assert torch.allclose(both, a + b, atol=1e-5)
@@ -78,24 +78,24 @@ def test_what_was_equal_or_a_sum_stays_so() -> None:
 )
 def test_what_may_stand_for_something_is_not_mixed(drawn: Callable[[], torch.Tensor]) -> None:
     made = MixedInputs(17)
-    made.keep([drawn()] for _ in range(3))
+    made.store([drawn()] for _ in range(3))
     assert not made.possible
 
 
 def test_one_set_or_nothing_random_is_not_to_be_mixed() -> None:
     assert not mixer(1).possible
     made = MixedInputs(17)
-    made.keep([[torch.arange(99)], [torch.arange(99)]])
+    made.store([[torch.arange(99)], [torch.arange(99)]])
     assert not made.possible
 
 
 def test_only_some_are_kept() -> None:
-    assert len(mixer(MOST + 5)._kept) == MOST
+    assert len(mixer(MOST + 5)._stored) == MOST
 
 
 def test_sets_of_different_forms_are_not_mixed() -> None:
     made = MixedInputs(17)
-    made.keep([[torch.randn(40, 3)], [torch.randn(50, 3)]])
+    made.store([[torch.randn(40, 3)], [torch.randn(50, 3)]])
     assert not made.possible
-    made.keep([[torch.randn(40, 3)]])
+    made.store([[torch.randn(40, 3)]])
     assert made.possible and all(tensors(made.of(number))[0].shape == (40, 3) for number in range(4))

@@ -9,7 +9,7 @@ import torch
 
 from domain.value import leaves
 from profiling.window.call_buffers import Slots
-from tasks.correctness.precision_sample import SampledCall
+from tasks.correctness.precision_sample import PrecisionSample
 
 CALLS = 4
 OFTEN = 400
@@ -24,10 +24,10 @@ def window(number: float, calls: int = CALLS) -> tuple[Slots, list[torch.Tensor]
 
 def drawn(numbers: dict[float, int]) -> float:
     """From which of windows of so many calls the sample is, whose arguments and answers agree."""
-    sample = SampledCall()
+    sample = PrecisionSample()
     for number, calls in numbers.items():
         slots, answers = window(number, calls)
-        sample.offer(slots, answers, [-one for one in answers])
+        sample.consider(slots, answers, [-one for one in answers])
         slots.image.zero_()  # As the next window's inputs are written there.
     (argument,) = leaves(sample.arguments, torch.Tensor)
     found: Any = argument[0].item()

@@ -285,12 +285,12 @@ def test_that_no_time_was_left_for_them_is_told(bench: Workbench, monkeypatch: p
 
 def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:
     before, expected = torch.zeros(8), torch.ones(8)
-    assert not parameter_check._much([expected], [expected * 1.04], [before])
-    assert parameter_check._much([expected], [expected * 1.06], [before])
-    assert parameter_check._much([expected, expected], [expected, before], [before, before])
+    assert not parameter_check._differs_by_much([expected], [expected * 1.04], [before])
+    assert parameter_check._differs_by_much([expected], [expected * 1.06], [before])
+    assert parameter_check._differs_by_much([expected, expected], [expected, before], [before, before])
     one = torch.zeros(1000).index_fill(0, torch.tensor([3]), 0.3)
-    assert parameter_check._much([torch.ones(1000)], [torch.ones(1000) + one], [torch.zeros(1000)])
-    assert not parameter_check._much([expected], [expected * float("nan")], [before])
+    assert parameter_check._differs_by_much([torch.ones(1000)], [torch.ones(1000) + one], [torch.zeros(1000)])
+    assert not parameter_check._differs_by_much([expected], [expected * float("nan")], [before])
 
 
 def test_in_training_mode_no_answer_depends_on_them(bench: Workbench) -> None:

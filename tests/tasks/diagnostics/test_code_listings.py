@@ -201,7 +201,7 @@ def test_all_texts_of_a_kernel_together_are_bounded(bench: Workbench) -> None:
     found = judged(bench, torch(MANY), "ptx").outcome
     kept = [one for one in found.listings or [] if isinstance(one, Listing)]
     assert [one.name for one in kept[:3]] == ["k.ptx", "k-2.ptx", "k-3.ptx"]
-    assert 0 < sum(len(one.packed) for one in kept) <= code_listings.MAX_KEPT_BYTES
+    assert 0 < sum(len(one.packed) for one in kept) <= code_listings.MAX_PACKED_BYTES
     assert len(kept) < 12 and "ask for fewer artifacts" in reasons(found)[Form.PTX]
 
 

@@ -12,7 +12,7 @@ from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Status
 from sandbox.supervisor.session import Session
-from tasks.diagnostics.gpu_fault_attribution import blame_tested
+from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.evaluation.pipeline import run
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
@@ -77,7 +77,7 @@ def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "
 
 
 def blame(bench: Workbench, *contenders: Contender) -> None:
-    blame_tested(contenders, bench, lambda: False)
+    raise_tested_card_fault(contenders, bench, lambda: False)
     assert not (bench.folder / "test").exists()
 
 

@@ -12,8 +12,8 @@ from domain.device_metrics import CounterRequest
 from domain.listing import NoListing, ProfilerReport
 from profiling.sanitizer_report import SanitizerTool
 from tasks.diagnostics import sanitizer_stage
-from tasks.diagnostics.ncu_stage import look_at_counters
-from tasks.diagnostics.sanitizer_stage import look_for_errors
+from tasks.diagnostics.ncu_stage import read_counters
+from tasks.diagnostics.sanitizer_stage import run_sanitizer
 from tasks.diagnostics.tool_run import Inspection
 from tasks.node import tool_lookup
 from tests.tasks.diagnostics.test_tool_run import bench, inspection, job  # noqa: F401
@@ -61,14 +61,14 @@ def look(bench: Any, job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
 
 
 def counted(of: Inspection, *metrics: str) -> tuple[str, Any, int]:
-    told = look_at_counters(of, CounterRequest(metrics=metrics))
+    told = read_counters(of, CounterRequest(metrics=metrics))
     runs = (of.candidate.folder / "runs").read_text().count("run")
     return told["status"], told["candidate"]["reason"], runs
 
 
 def test_a_report_is_read_and_kept(look: Make) -> None:
     of = look()
-    told = look_at_counters(of, CounterRequest())
+    told = read_counters(of, CounterRequest())
     assert told["status"] == "measured" and told["candidate"]["kernels"] and told["original_device_metrics"]
     assert isinstance(of.candidate.profile, ProfilerReport) and of.candidate.profile.size == len("report\n")
 
@@ -96,7 +96,7 @@ def test_why_nothing_was_counted(look: Make, body: str, ncu: str, says: str, run
 
 
 def test_a_kernel_that_was_watched_is_clean(look: Make) -> None:
-    assert look_for_errors(look())["status"] == "clean"
+    assert run_sanitizer(look())["status"] == "clean"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def one_tool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_tool")
 def test_one_that_failed_beneath_the_tool_is_not(look: Make) -> None:
-    told = look_for_errors(look("raise ValueError('late')"))
+    told = run_sanitizer(look("raise ValueError('late')"))
     assert told["status"] == "unavailable" and "late" in told["tools"]["memcheck"]["reason"]
 
 
@@ -115,5 +115,5 @@ def test_one_that_failed_beneath_the_tool_is_not(look: Make) -> None:
 def test_a_log_that_the_sanitizer_did_not_write_is_none(look: Make) -> None:
     of = look("", sanitizer=":")
     of.candidate.folder.joinpath("memcheck.txt").write_text("========= ERROR SUMMARY: 0 errors\n")
-    told = look_for_errors(of)
+    told = run_sanitizer(of)
     assert told["status"] == "unavailable" and "left no report" in told["tools"]["memcheck"]["reason"]

@@ -12,7 +12,7 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Status
-from tasks.diagnostics.oom_attribution import blame_for_memory
+from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.evaluation.pipeline import run
 from tasks.runtime.kernel_run import Contender
 from tests.bench import own_workbench
@@ -85,7 +85,7 @@ def test_who_held_most_of_the_memory_is_out_of_it(
     device = Device(**held)
     bench: Any = SimpleNamespace(device=device)
     reference, candidate = contenders(tmp_path, device, status)
-    blame_for_memory([reference, candidate], bench)
+    attribute_memory_fault([reference, candidate], bench)
     if blamed:
         assert reference.fault is None and candidate.fault is not None
         assert candidate.fault.status is Status.OUT_OF_MEMORY and "92160 MiB" in candidate.fault.message
@@ -98,7 +98,7 @@ def test_a_kernel_alone_has_nobody_to_blame(tmp_path: Path) -> None:
     bench: Any = SimpleNamespace(device=device)
     (_, candidate) = contenders(tmp_path, device, Status.RUNTIME_ERROR)
     candidate.fault = KernelFault(Status.OUT_OF_MEMORY, "its own")
-    blame_for_memory([candidate], bench)
+    attribute_memory_fault([candidate], bench)
     assert candidate.fault.message == "its own" and candidate.session is not None
 
 

@@ -14,7 +14,7 @@ from domain.fault import JobCancelled
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE
-from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, content
+from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, read_output
 from tasks.evaluation.pipeline import run
 from tasks.runtime.build_stage import Building
 from tasks.runtime.kernel_run import Contender
@@ -69,15 +69,15 @@ def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_r
         contender = next(one for one in look.contenders if one.role == role)
         _, failure = look.call(contender, TOOL, 60.0, 2)
         assert failure is None
-        assert content(contender.folder / "called", 100) == found.encode()
-        assert content(contender.folder / "report", 100) == b"it ended with 0\n"
+        assert read_output(contender.folder / "called", 100) == found.encode()
+        assert read_output(contender.folder / "report", 100) == b"it ended with 0\n"
 
 
 def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there(bench: Workbench, job: Path) -> None:
     look = inspection(bench, job, "raise ValueError('of its own')")
     _, failure = look.call(look.candidate, TOOL, 60.0, 0)
     assert failure is not None and "of its own" in failure
-    assert content(look.candidate.folder / "report", 100) is not None
+    assert read_output(look.candidate.folder / "report", 100) is not None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: Workbench, 
 
 
 def test_a_workers_machine_says_why_no_tool_can_look(bench: Workbench, job: Path) -> None:
-    assert inspection(bench, job).why_not() == NO_GPU
+    assert inspection(bench, job).unavailable_reason() == NO_GPU
 
 
 def test_what_a_stranger_left_is_read_as_a_plain_file_or_not_at_all(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_a_stranger_left_is_read_as_a_plain_file_or_not_at_all(tmp_path: Pa
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 11)
-    assert content(tmp_path / "secret", 16) == b"of somebody else"
-    assert [content(tmp_path / name, 10) for name in ("link", "folder", "pipe", "none")] == [None] * 4
+    assert read_output(tmp_path / "secret", 16) == b"of somebody else"
+    assert [read_output(tmp_path / name, 10) for name in ("link", "folder", "pipe", "none")] == [None] * 4
     with pytest.raises(NotInspected, match="are read"):
-        content(tmp_path / "large", 10)
+        read_output(tmp_path / "large", 10)

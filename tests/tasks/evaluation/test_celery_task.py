@@ -20,7 +20,7 @@ from domain.result import Report
 from tasks.evaluation.attempt_monitor import STUCK_EXIT
 from tasks.evaluation.celery_task import Pipeline, execute
 from tasks.jobs.job_queue import Message
-from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.submit import message_id
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import EVALUATE, report, seen, until
@@ -31,22 +31,22 @@ SoFar = Callable[[bool], None]
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=60)
 
 
-def run(records: JobRecords, pipeline: Pipeline, attempt: int = 1) -> None:
+def run(records: JobStore, pipeline: Pipeline, attempt: int = 1) -> None:
     execute(records, records, Message(message_id("a", attempt)), "w", pipeline)
 
 
-def good(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+def good(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
     assert request == EVALUATE
     for stage in (Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
         progress(stage)
     return report()
 
 
-def test_a_report_completes_the_job(records: JobRecords) -> None:
+def test_a_report_completes_the_job(records: JobStore) -> None:
     records.create("a", EVALUATE)
     run(records, good)
     view = seen(records, "a")
@@ -55,22 +55,22 @@ def test_a_report_completes_the_job(records: JobRecords) -> None:
     assert [entry["stage"] for entry in view.timeline] == stages
 
 
-def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords) -> None:
+def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobStore) -> None:
     shown: list[tuple[Stage, bool | None]] = []
 
     def look(until_right: bool | None) -> None:
         until(lambda: seen(records, "a").interim_correct is until_right)
         shown.append((seen(records, "a").stage, until_right))
 
-    def told(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+    def told(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
         progress(Stage.VALIDATE)
         look(None)
-        so_far(True)
+        on_interim_result(True)
         look(True)
         progress(Stage.TIME)
         until(lambda: seen(records, "a").stage is Stage.TIME)
         look(True)
-        so_far(False)
+        on_interim_result(False)
         look(False)
         return report()
 
@@ -81,23 +81,23 @@ def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobRecords)
     assert seen(records, "a").interim_correct is None, "the result has the last word"
 
 
-def test_another_attempt_knows_no_verdict_yet(records: JobRecords) -> None:
+def test_another_attempt_knows_no_verdict_yet(records: JobStore) -> None:
     records.create("a", EVALUATE)
     assert records.claim("w") is not None
-    assert records.advance("a", 1, Stage.TIME, right=True)
+    assert records.enter_stage("a", 1, Stage.TIME, interim_correct=True)
     assert seen(records, "a").interim_correct is True
     assert records.requeue("a", 1, "its worker died")
     assert seen(records, "a").interim_correct is None
 
 
-def test_a_message_that_came_twice_runs_once(records: JobRecords) -> None:
+def test_a_message_that_came_twice_runs_once(records: JobStore) -> None:
     records.create("a", EVALUATE)
     runs: list[Request] = []
 
-    def counted(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+    def counted(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
         runs.append(request)
         run(records, counted)
-        return good(request, progress, cancelled, so_far)
+        return good(request, progress, cancelled, on_interim_result)
 
     run(records, counted)
     run(records, counted)
@@ -108,7 +108,7 @@ def test_a_message_that_came_twice_runs_once(records: JobRecords) -> None:
     ("fault", "words"), [(InfrastructureFault("the GPU does not start"), "the GPU"), (KeyError("x"), "KeyError")]
 )
 def test_our_faults_are_tried_again_and_then_fail(
-    records: JobRecords, redis: Redis, fault: Exception, words: str
+    records: JobStore, redis: Redis, fault: Exception, words: str
 ) -> None:
     def broken(*_: object) -> Report:
         raise fault
@@ -125,8 +125,8 @@ def test_our_faults_are_tried_again_and_then_fail(
     assert redis.llen("evaluate") == MAX_ATTEMPTS - 1
 
 
-def test_cancelling_stops_what_runs(records: JobRecords) -> None:
-    def patient(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+def test_cancelling_stops_what_runs(records: JobStore) -> None:
+    def patient(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
         progress(Stage.LOAD)
         until(cancelled)
         raise JobCancelled("as asked")
@@ -142,10 +142,10 @@ def test_cancelling_stops_what_runs(records: JobRecords) -> None:
     assert seen(records, "a").state is State.CANCELLED
 
 
-def test_progress_stops_what_was_cancelled_or_given_up(records: JobRecords) -> None:
+def test_progress_stops_what_was_cancelled_or_given_up(records: JobStore) -> None:
     raised: list[str] = []
 
-    def going_on(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+    def going_on(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
         progress(Stage.LOAD)
         until(cancelled)
         try:
@@ -171,8 +171,8 @@ def test_progress_stops_what_was_cancelled_or_given_up(records: JobRecords) -> N
     assert raised == ["Superseded", "JobCancelled"]
 
 
-def test_an_owner_is_heard_while_it_works(records: JobRecords, redis: Redis) -> None:
-    def slow(request: Request, progress: Progress, cancelled: Cancelled, so_far: SoFar) -> Report:
+def test_an_owner_is_heard_while_it_works(records: JobStore, redis: Redis) -> None:
+    def slow(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
         redis.delete("job:a:owner")
         until(lambda: redis.exists("job:a:owner"))
         assert records.abandoned() == []
@@ -189,13 +189,13 @@ from redis import Redis
 from tasks.evaluation import attempt_monitor
 from tasks.evaluation.celery_task import execute
 from tasks.jobs.job_queue import Message
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from domain.job import Stage
 
 attempt_monitor.SLACK_S = -89.0
-records = JobRecords(Redis.from_url(sys.argv[1]), 60)
+records = JobStore(Redis.from_url(sys.argv[1]), 60)
 
-def stuck(request, progress, cancelled, so_far):
+def stuck(request, progress, cancelled, on_interim_result):
     progress(Stage.WAIT_FOR_DEVICE)
     time.sleep(2.0)
     print("waited", flush=True)
@@ -207,7 +207,7 @@ execute(records, records, Message("a.1"), "w", stuck)
 
 
 def test_a_referee_that_hangs_ends_its_process_but_waiting_is_not_hanging(
-    records: JobRecords, redis: Redis, redis_url: str
+    records: JobStore, redis: Redis, redis_url: str
 ) -> None:
     records.create("a", Request(kernel=EVALUATE.kernel, timeout=30))
     process = subprocess.Popen(

@@ -15,7 +15,7 @@ from domain.listing import Form
 from domain.request import Request
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.evaluation import multi_process
-from tasks.evaluation.multi_process import judged_in_processes
+from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.runtime.stream_isolation import BeginAnew, Queues
 from tests.flag_codes import codes
 
@@ -59,14 +59,14 @@ class Judge:
 
 def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> None:
     alone, compared = Judge(*range(1, 13)), Judge(*range(1, 5))
-    report = judged_in_processes(alone, ALONE)
+    report = evaluate_in_processes(alone, ALONE)
     assert (report.environment["device_seconds"], report.environment["host"]) == (3.0, 1)
     assert report.environment["window_seconds"] == 3.0
     assert [error["xid"] for error in report.environment["gpu_errors"]] == list(range(1, 13))
     timing = report.outcome.timing
     assert timing is not None and timing.latency_ms == 6.5 and timing.per_process_ms == list(range(1, 13))
     assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(900 / 6.5)
-    report = judged_in_processes(compared, COMPARED)
+    report = evaluate_in_processes(compared, COMPARED)
     assert len(compared.asked) == 4 and report.reference is not None and report.reference.timing is not None
     assert report.reference.timing.latency_ms == 5.0
     assert report.speedup is not None and report.speedup.ratio == pytest.approx(2.025, rel=1e-3)
@@ -77,20 +77,20 @@ def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> Non
 @pytest.mark.parametrize(("seconds", "pairs"), [(0.47, 4), (0.48, 3), (3.0, 3)])
 def test_a_comparison_that_holds_the_device_for_long_ends_with_its_third_pair(seconds: float, pairs: int) -> None:
     judge = Judge(*range(1, 5), seconds=seconds)
-    report = judged_in_processes(judge, replace(COMPARED, timeout=600))
+    report = evaluate_in_processes(judge, replace(COMPARED, timeout=600))
     assert len(judge.asked) == pairs
     for side in (report.outcome, report.reference):
         assert side is not None and side.timing is not None and len(side.timing.per_process_ms) == pairs
         assert (side.timing.stop_reason == "device_time") is (pairs < 4) and not side.timing.flags
     alone = Judge(*range(1, 13), seconds=seconds)
-    judged_in_processes(alone, replace(ALONE, timeout=600))
+    evaluate_in_processes(alone, replace(ALONE, timeout=600))
     assert len(alone.asked) == 12
 
 
 def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(multi_process, "pooled_speedup", lambda *each: told.append(each))
-    judged_in_processes(Judge(1.0, 3.0, 2.0, 4.0), COMPARED)
+    evaluate_in_processes(Judge(1.0, 3.0, 2.0, 4.0), COMPARED)
     ((ratios, *timings),) = told
     assert [one.ratio for one in ratios] == [2.01, 2.03, 2.02, 2.04]
     assert [[one.latency_ms for one in side] for side in timings] == [[2.0, 6.0, 4.0, 8.0], [1.0, 3.0, 2.0, 4.0]]
@@ -102,14 +102,14 @@ def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatc
 )
 def test_other_jobs_have_one(request_: Request) -> None:
     judge = Judge(1.0)
-    report = judged_in_processes(judge, request_)
+    report = evaluate_in_processes(judge, request_)
     assert len(judge.asked) == 1 and report.outcome.timing == outcome(1.0).timing
 
 
 def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_counted() -> None:
     asked = replace(ALONE, profile=True, artifacts=(Form.PTX,), device_metrics=CounterRequest(), sanitize=True)
     judge = Judge(*[1.0] * 12)
-    judged_in_processes(judge, asked)
+    evaluate_in_processes(judge, asked)
     requests = [request for request, _ in judge.asked]
     assert requests[0] == asked and [replace(one, tried=False) for one in requests[1:]] == [ALONE] * 11
     queues = [one for _, one in judge.asked]
@@ -122,7 +122,7 @@ def test_answers_are_tried_otherwise_in_the_first_process_and_in_one_that_is_dra
     drawn = set()
     for _ in range(100):
         judge = Judge(*[1.0] * 4)
-        judged_in_processes(judge, COMPARED)
+        evaluate_in_processes(judge, COMPARED)
         first, *others = [not request.tried for request, _ in judge.asked]
         assert first and others.count(True) == 1
         drawn.add(others.index(True))
@@ -139,7 +139,7 @@ def test_streams_that_were_found_apart_stay_so() -> None:
             return super().__call__(request, queues)
 
     judge = Learning(*[1.0] * 4)
-    judged_in_processes(judge, COMPARED)
+    evaluate_in_processes(judge, COMPARED)
     assert [one.apart for _, one in judge.asked] == [apart.apart] * 4
 
 
@@ -153,7 +153,7 @@ def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:
             return replace(report, outcome=found, speedup=None)
 
     judge = Wrong(*[1.0] * 4)
-    report = judged_in_processes(judge, COMPARED)
+    report = evaluate_in_processes(judge, COMPARED)
     assert len(judge.asked) == 3
     assert (report.outcome.status, report.outcome.timing, report.speedup) == (Status.WRONG_RESULT, None, None)
     assert report.outcome.message == "off by one (in the 2 processes before this one it passed)"
@@ -167,13 +167,13 @@ def test_a_kernel_that_fails_is_not_judged_again() -> None:
             return Report(Outcome(Status.COMPILE_ERROR, "torch", message="no"), {"device_seconds": 0.0})
 
     judge = Failing(1.0)
-    assert judged_in_processes(judge, ALONE).outcome.message == "no"
+    assert evaluate_in_processes(judge, ALONE).outcome.message == "no"
     assert len(judge.asked) == 1
 
 
 def test_where_the_timeout_is_near_there_are_fewer_and_it_says_so() -> None:
     judge = Judge(*[1.0] * 12, seconds=4.0)
-    report = judged_in_processes(judge, replace(ALONE, timeout=22))
+    report = evaluate_in_processes(judge, replace(ALONE, timeout=22))
     assert len(judge.asked) == 3  # After two 14 s are left, and 13 are wanted; after three there are 10.
     timing: Any = report.outcome.timing
     assert FlagCode.FEWER_PROCESSES in codes(timing.flags)
@@ -195,5 +195,5 @@ def test_builds_that_are_not_kept_are_made_again_as_long_as_there_is_time(
 ) -> None:
     judge = Judge(*[1.0] * 12)
     judge.build, judge.built_s = build, built_s
-    judged_in_processes(judge, replace(ALONE, build_timeout=60))
+    evaluate_in_processes(judge, replace(ALONE, build_timeout=60))
     assert len(judge.asked) == judged

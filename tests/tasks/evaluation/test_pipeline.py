@@ -21,7 +21,7 @@ from domain.request import Request
 from domain.result import Status
 from profiling.gpu.xid_errors import CardError
 from tasks.correctness import trials
-from tasks.correctness.distribution_check import OtherDistributions
+from tasks.correctness.distribution_check import DistributionCheck
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import _Job, run
 from tasks.node.device_lease import device_lease
@@ -61,9 +61,9 @@ def test_stages_come_in_order(bench: Workbench) -> None:
 def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_process, "DEVICE_S", math.inf)  # Else a slow host's third pair is its last.
     stages: list[Stage] = []
-    tried: list[OtherDistributions] = []
-    judge = OtherDistributions.judge
-    monkeypatch.setattr(OtherDistributions, "judge", lambda each: (tried.append(each), judge(each))[1])
+    tried: list[DistributionCheck] = []
+    run_check = DistributionCheck.run
+    monkeypatch.setattr(DistributionCheck, "run", lambda each: (tried.append(each), run_check(each))[1])
     wire = {
         "kernel": kernel(SOFTMAX),
         "reference": kernel(SOFTMAX),

@@ -86,5 +86,5 @@ def test_a_real_worker_does_not_start_under_a_name_that_lives_elsewhere(
             process.kill()
             process.wait()
     assert process.returncode != 0
-    assert f"a worker {name} lives on another machine already" in (tmp_path / "worker.log").read_text()
+    assert f"a worker {name} runs on another machine already" in (tmp_path / "worker.log").read_text()
     assert [worker.name for worker in workers(redis)] == [name]  # Nobody beats now, whose notes pass by a second name.

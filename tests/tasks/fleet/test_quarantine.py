@@ -20,9 +20,9 @@ from tasks.evaluation import self_test
 from tasks.evaluation.celery_task import execute
 from tasks.fleet import quarantine
 from tasks.fleet.heartbeat import Heartbeat, workers
-from tasks.fleet.quarantine import FAULTS, IN_A_ROW, QUARANTINED, Quarantine
-from tasks.jobs.job_queue import COMMON, Message, line_of_worker
-from tasks.jobs.job_store import JobRecords
+from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, QUARANTINED, Quarantine
+from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
+from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU
 from tasks.worker import reconciler
 from tasks.worker.reconciler import Reconciler
@@ -33,11 +33,11 @@ MESSAGE = Message("a.1", COMMON)
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=60)
 
 
-def fail(records: JobRecords, worker: str, job_id: str) -> None:
+def fail(records: JobStore, worker: str, job_id: str) -> None:
     records.create(job_id, EVALUATE)
     claim = records.claim(worker)
     assert claim is not None and claim.job_id == job_id
@@ -45,16 +45,16 @@ def fail(records: JobRecords, worker: str, job_id: str) -> None:
     records.cancel(job_id)
 
 
-def judge(records: JobRecords, worker: str, job_id: str, *stages: Stage, status: Status = Status.PASSED) -> None:
+def judge(records: JobStore, worker: str, job_id: str, *stages: Stage, status: Status = Status.PASSED) -> None:
     records.create(job_id, EVALUATE)
     claim = records.claim(worker)
     assert claim is not None and claim.job_id == job_id
     for stage in stages:
-        assert records.advance(job_id, claim.attempt, stage)
+        assert records.enter_stage(job_id, claim.attempt, stage)
     assert records.complete(job_id, claim.attempt, report(status).body(job_id))
 
 
-def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobRecords, redis: Redis) -> None:
+def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobStore, redis: Redis) -> None:
     fail(records, "w", "a")
     fail(records, "w", "b")
     fail(records, "other", "c")
@@ -66,7 +66,7 @@ def test_faults_in_a_row_are_counted_and_a_verdict_ends_the_row(records: JobReco
 
 
 def test_a_fault_that_only_a_submission_tells_of_is_retried_and_counts_against_no_worker(
-    records: JobRecords, redis: Redis
+    records: JobStore, redis: Redis
 ) -> None:
     def stopped(*_: object) -> NoReturn:
         raise Unproven("a compiler was stopped, as the kernel's process says")
@@ -86,33 +86,33 @@ def test_a_fault_that_only_a_submission_tells_of_is_retried_and_counts_against_n
     assert redis.hgetall(FAULTS) == {b"w": b"1"}
 
 
-def test_what_ran_on_another_worker_says_nothing_of_this_one(records: JobRecords, redis: Redis) -> None:
+def test_what_ran_on_another_worker_says_nothing_of_this_one(records: JobStore, redis: Redis) -> None:
     fail(records, "w", "b")
     records.create("a", EVALUATE)
     assert records.claim("other") is not None
-    assert records.advance("a", 1, Stage.VALIDATE)
+    assert records.enter_stage("a", 1, Stage.VALIDATE)
     assert records.requeue("a", 1, "its worker died")
     assert records.claim("w") is not None
-    assert records.advance("a", 2, Stage.BUILD)
+    assert records.enter_stage("a", 2, Stage.BUILD)
     assert records.complete("a", 2, report(Status.COMPILE_ERROR).body("a"))
     assert redis.hgetall(FAULTS) == {b"w": b"1", b"other": b"1"}
 
 
 def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
-    records: JobRecords, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     takes: list[bool] = []
     answers: list[str | None] = ["cudaErrorECCUncorrectable", None]
     guard = Quarantine(redis, "w", takes.append, lambda stopping: answers.pop(0))
-    for number in range(IN_A_ROW - 1):
+    for number in range(CONSECUTIVE_FAULTS - 1):
         fail(records, "w", f"{number}")
-    guard.look()
+    guard.run_once()
     assert (takes, guard.reason) == ([], None)
     fail(records, "w", "last")
-    guard.look()
+    guard.run_once()
     assert takes == [False]
     assert guard.reason is not None and "cudaErrorECCUncorrectable" in guard.reason
-    guard.look()
+    guard.run_once()
     assert len(answers) == 1, "not tested again at once"
     Heartbeat(redis, "w", CPU, 1, {}, lambda: guard.reason).beat()
     Heartbeat(redis, "v", CPU, 1, {}).beat()
@@ -123,22 +123,22 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     assert records.requeue("moved", 1, "the card is gone") == COMMON
     monkeypatch.setattr(quarantine, "TEST_AGAIN_S", 0.0)
     guard._test_at = 0.0
-    guard.look()
+    guard.run_once()
     assert (takes, guard.reason, redis.exists(FAULTS, QUARANTINED)) == ([False, True], None, 1)
-    own = line_of_worker("w")
-    assert records.lines.move("moved") == own
+    own = queue_of_worker("w")
+    assert records.queue.move("moved") == own
     monkeypatch.setattr(reconciler, "SURE_S", 0.0)
     looker = Reconciler(redis, records, ttl_s=60)
-    looker.look()
-    assert [line.name for line in records.lines.all()] == [own]
+    looker.run_once()
+    assert [line.name for line in records.queue.all()] == [own]
     redis.hset(QUARANTINED, "w", "broken again")
     Heartbeat(redis, "w", CPU, 1, {}, lambda: "broken again").beat()
-    looker.look()
-    assert [line.name for line in records.lines.all()] == [COMMON]
+    looker.run_once()
+    assert [line.name for line in records.queue.all()] == [COMMON]
 
 
-def test_a_stop_during_the_test_leaves_nothing_behind(records: JobRecords, redis: Redis) -> None:
-    for number in range(IN_A_ROW):
+def test_a_stop_during_the_test_leaves_nothing_behind(records: JobStore, redis: Redis) -> None:
+    for number in range(CONSECUTIVE_FAULTS):
         fail(records, "w", f"{number}")
     begun = Event()
 
@@ -172,7 +172,7 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
     with service(tmp_path, b=1) as (made, ledger):
         made.start_worker("a", 1, STATE_DIR=str(blocker / "state"))
         until(lambda: made.lives("a", "b"), START_S)
-        jobs = [ledger.enter(f"job-{number}") for number in range(IN_A_ROW)]
+        jobs = [ledger.enter(f"job-{number}") for number in range(CONSECUTIVE_FAULTS)]
         for job_id in jobs:
             give_to(made.redis, made.records, "a@test", job_id, request)
         until(lambda: all(made.view(job_id).state.terminal for job_id in jobs), START_S)

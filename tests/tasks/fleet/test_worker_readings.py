@@ -11,12 +11,12 @@ import billiard
 import pytest
 from redis import Redis
 
-from tasks.evaluation.shared_counters import PLACES, ChildBoard
+from tasks.evaluation.shared_counters import MAX_CHILDREN, SharedCounters
 from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.worker_readings import Reading, key, readings
 from tasks.node.device_info import CPU, Device, detect
 from tasks.worker.gpu_sampler import Card, CardSampler
-from tasks.worker.worker_gauges import Gauges, kept_bytes
+from tasks.worker.worker_gauges import Gauges, cached_build_bytes
 from tests.conftest import free_port
 from tests.tasks.example_jobs import until
 
@@ -34,7 +34,7 @@ def test_readings_go_with_the_heartbeat(redis: Redis, tmp_path: Path) -> None:
     assert 0 < redis.ttl(key("cpu0@here")) <= 10
     heartbeat.stop()
     assert readings(redis, ["cpu0@here"]) == {}
-    assert kept_bytes(tmp_path / "nowhere") == 0
+    assert cached_build_bytes(tmp_path / "nowhere") == 0
 
 
 def test_a_worker_lives_whatever_becomes_of_its_metrics(redis: Redis) -> None:
@@ -47,8 +47,8 @@ def test_a_worker_lives_whatever_becomes_of_its_metrics(redis: Redis) -> None:
 
 
 def test_children_tell_their_main_process() -> None:
-    board = ChildBoard()
-    assert board.standbys() is None
+    board = SharedCounters()
+    assert board.ready_runners() is None
 
     def child(index: int, standbys: int | None) -> None:
         process = billiard.Process(target=board.write, args=(standbys,))
@@ -58,12 +58,12 @@ def test_children_tell_their_main_process() -> None:
         assert process.exitcode == 0
 
     child(0, 3)
-    child(PLACES - 1, 2)
-    assert board.standbys() == 5
+    child(MAX_CHILDREN - 1, 2)
+    assert board.ready_runners() == 5
     child(0, None)
-    assert board.standbys() == 2, "the child in its place has none yet"
+    assert board.ready_runners() == 2, "the child in its place has none yet"
     board.write(7)
-    assert board.standbys() == 2, "the main process is no child"
+    assert board.ready_runners() == 2, "the main process is no child"
 
 
 @pytest.mark.skipif(detect().is_gpu, reason="there is a driver")

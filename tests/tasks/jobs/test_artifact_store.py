@@ -10,7 +10,7 @@ from redis import Redis
 from domain.listing import Form, unpack
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs.artifact_store import NO_ROOM, content, entries, fitting
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tasks.node.device_info import CPU
 from tests.tasks.artifacts import REPORT, TEXT, WHY_NO_REPORT, WHY_NOT, listed, profiled
@@ -20,12 +20,12 @@ WANTED = replace(COMPARE, artifacts=(Form.PTX, Form.SASS, Form.TTIR))
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
+def records(redis: Redis) -> JobStore:
     Heartbeat(redis, "w", CPU, 1, {}).beat()
-    return JobRecords(redis, ttl_s=60)
+    return JobStore(redis, ttl_s=60)
 
 
-def ended(records: JobRecords, job_id: str = "a") -> None:
+def ended(records: JobStore, job_id: str = "a") -> None:
     records.create(job_id, WANTED)
     claim = records.claim("w")
     assert claim is not None and claim.request == WANTED
@@ -33,7 +33,7 @@ def ended(records: JobRecords, job_id: str = "a") -> None:
     assert records.complete(job_id, claim.attempt, found.body(job_id), found.texts)
 
 
-def test_texts_are_kept_beside_the_result(records: JobRecords, redis: Redis) -> None:
+def test_texts_are_kept_beside_the_result(records: JobStore, redis: Redis) -> None:
     ended(records)
     result = seen(records, "a").result
     assert result is not None
@@ -41,35 +41,35 @@ def test_texts_are_kept_beside_the_result(records: JobRecords, redis: Redis) -> 
     assert [(one.side, one.name) for one in found] == [
         ("candidate", "add.ptx"), ("candidate", "add.sass"), ("candidate", None), ("reference", "mul.ptx"),
     ]  # fmt: skip
-    assert found[2].told == {"name": None, "format": "ttir", "kernel": None, "unavailable": WHY_NOT}
-    assert found[0].told["bytes"] == len(TEXT.encode()) and found[0].told["truncated"] is False
+    assert found[2].data == {"name": None, "format": "ttir", "kernel": None, "unavailable": WHY_NOT}
+    assert found[0].data["bytes"] == len(TEXT.encode()) and found[0].data["truncated"] is False
     assert content(redis, "a", "candidate", "add.ptx") == TEXT.encode()
     assert content(redis, "a", "reference", "mul.ptx") == b"of the reference"
     assert content(redis, "a", "reference", "add.ptx") is None and content(redis, "b", "candidate", "add.ptx") is None
     assert TEXT not in str(result), "no part of what every look at the job reads"
 
 
-def test_they_expire_with_the_job_and_go_with_it(records: JobRecords, redis: Redis) -> None:
+def test_they_expire_with_the_job_and_go_with_it(records: JobStore, redis: Redis) -> None:
     ended(records)
     artifacts, result = (redis.pexpiretime(f"job:a:{name}") for name in ("artifacts", "result"))
     assert 0 < artifacts <= result + 5
     assert records.cleanup(records.now() + 1) == 1
-    assert redis.exists("job:a:artifacts") == 0 and records.kept_bytes() == 0
+    assert redis.exists("job:a:artifacts") == 0 and records.stored_bytes() == 0
 
 
-def test_they_count_in_what_records_take(records: JobRecords, redis: Redis) -> None:
+def test_they_count_in_what_records_take(records: JobStore, redis: Redis) -> None:
     ended(records)
-    with_texts = records.kept_bytes()
+    with_texts = records.stored_bytes()
     records.cleanup(records.now() + 1)
     records.create("b", WANTED)
     claim = records.claim("w")
     assert claim is not None and records.complete("b", claim.attempt, listed().body("b"))
     took = sum(len(name) + len(packed) for name, packed in listed().texts.items())
-    assert with_texts - records.kept_bytes() == took > 100
+    assert with_texts - records.stored_bytes() == took > 100
     assert redis.exists("job:b:artifacts") == 0
 
 
-def test_a_job_that_is_no_longer_held_leaves_none(records: JobRecords, redis: Redis) -> None:
+def test_a_job_that_is_no_longer_held_leaves_none(records: JobStore, redis: Redis) -> None:
     records.create("a", WANTED)
     claim = records.claim("w")
     assert claim is not None
@@ -82,30 +82,30 @@ def test_where_there_is_no_room_the_result_says_so() -> None:
     assert fitting(found, size) is found
     without = fitting(found, size - 1)
     assert without.texts == {}
-    told = [(one.side, one.told["format"], one.told["unavailable"]) for one in entries(without.body("a"))]
-    assert told == [
+    data = [(one.side, one.data["format"], one.data["unavailable"]) for one in entries(without.body("a"))]
+    assert data == [
         ("candidate", "ptx", NO_ROOM), ("candidate", "sass", NO_ROOM), ("candidate", "ttir", WHY_NOT),
         ("reference", "ptx", NO_ROOM),
     ]  # fmt: skip
     assert fitting(report(), 0).body("a")["kernel_exec_result"]["artifacts"] is None
 
 
-def test_a_profilers_report_is_kept_as_the_texts_are(records: JobRecords, redis: Redis) -> None:
+def test_a_profilers_report_is_kept_as_the_texts_are(records: JobStore, redis: Redis) -> None:
     records.create("a", COMPARE)
     claim = records.claim("w")
     found = profiled()
     assert claim is not None and records.complete("a", claim.attempt, found.body("a"), found.texts)
     ours, theirs = entries(seen(records, "a").result)
-    assert (ours.side, ours.told) == (
+    assert (ours.side, ours.data) == (
         "candidate", {"name": "profile.ncu-rep", "format": "ncu-rep", "kernel": None, "bytes": len(REPORT)},
     )  # fmt: skip
-    assert (theirs.side, theirs.name, theirs.told["unavailable"]) == ("reference", None, WHY_NO_REPORT)
+    assert (theirs.side, theirs.name, theirs.data["unavailable"]) == ("reference", None, WHY_NO_REPORT)
     assert content(redis, "a", "candidate", "profile.ncu-rep") == REPORT
     without = fitting(found, -1)
-    assert without.texts == {} and entries(without.body("a"))[0].told["unavailable"] == NO_ROOM
+    assert without.texts == {} and entries(without.body("a"))[0].data["unavailable"] == NO_ROOM
 
 
-def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: Redis) -> None:
+def test_an_answer_that_is_given_again_has_them_too(records: JobStore, redis: Redis) -> None:
     ended(records)
     again = replace(WANTED, reuse=True)
     job_id = submit(records, again).job_id
@@ -114,7 +114,7 @@ def test_an_answer_that_is_given_again_has_them_too(records: JobRecords, redis: 
     assert content(redis, job_id, "candidate", "add.ptx") == TEXT.encode()
     assert 0 < redis.ttl(f"job:{job_id}:artifacts") <= 60
     records.cleanup(records.now() + 1)
-    assert records.kept_bytes() == 0
+    assert records.stored_bytes() == 0
     # What asked for other texts, or none, is other work.
     ended(records, "c")
     other = seen(records, submit(records, replace(again, artifacts=())).job_id)

@@ -15,7 +15,7 @@ from domain.job import Stage
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from tasks.app import app
-from tasks.jobs.flower_events import StageEvents, label, name_of
+from tasks.jobs.flower_events import StageEventSender, label, name_of
 from tasks.jobs.job_queue import Claim
 from tasks.jobs.submit import publish
 from tests.conftest import free_port
@@ -28,7 +28,7 @@ CLAIM = Claim("0a1b2c3d-1", 2, EVALUATE)
 def test_a_stage_becomes_the_tasks_state(redis: Redis) -> None:
     task: Any = SimpleNamespace(request=SimpleNamespace(id="j.1", hostname="gpu0@node"))
     seen = Seen()
-    events = StageEvents()
+    events = StageEventSender()
     with app.connection_for_read() as connection:
         receiver = app.events.Receiver(connection, handlers={"*": seen.event})
         with receiver.consumer_context(wakeup=False) as (listening, _, _):
@@ -36,7 +36,7 @@ def test_a_stage_becomes_the_tasks_state(redis: Redis) -> None:
                 deadline = time.monotonic() + 20
                 while (known := seen.tasks.get("j.1")) is None or known.state != stage.value.upper():
                     # Again and again: who listens has subscribed some time after it began to.
-                    events.tell(task, CLAIM, stage)
+                    events.report(task, CLAIM, stage)
                     with suppress(TimeoutError):
                         listening.drain_events(timeout=0.1)
                     assert time.monotonic() < deadline
@@ -46,10 +46,10 @@ def test_a_stage_becomes_the_tasks_state(redis: Redis) -> None:
 def test_a_broker_that_is_away_holds_nobody_up(redis: Redis) -> None:
     task: Any = SimpleNamespace(request=SimpleNamespace(id="j.1", hostname="gpu0@node"))
     with published_to(f"redis://127.0.0.1:{free_port()}/0"):
-        events = StageEvents()
+        events = StageEventSender()
         began = time.monotonic()
         for _ in range(1000):
-            events.tell(task, CLAIM, Stage.BUILD)
+            events.report(task, CLAIM, Stage.BUILD)
         assert time.monotonic() - began < 5
         until(lambda: events._queue.qsize() < 32)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tests.conftest import free_port, start_redis
 from tests.tasks.example_jobs import EVALUATE, until
 
@@ -22,14 +22,14 @@ LONG_S = 30.0
 
 
 @pytest.fixture
-def hub(redis: Redis) -> Iterator[JobHub]:
-    hub = JobHub(redis, capacity=2)
+def hub(redis: Redis) -> Iterator[JobNotifier]:
+    hub = JobNotifier(redis, capacity=2)
     yield hub
     hub.close()
 
 
-def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobHub, redis: Redis) -> None:
-    records = JobRecords(redis, ttl_s=60)
+def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobNotifier, redis: Redis) -> None:
+    records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with ThreadPoolExecutor(8) as pool, hub.watch("b") as other:
         waits = [pool.submit(waited, hub, "a") for _ in range(8)]
@@ -39,8 +39,8 @@ def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobHub, redis: Redis
         assert not other.is_set()
 
 
-def test_who_waits_for_the_end_is_not_woken_before(hub: JobHub, redis: Redis) -> None:
-    records = JobRecords(redis, ttl_s=60)
+def test_who_waits_for_the_end_is_not_woken_before(hub: JobNotifier, redis: Redis) -> None:
+    records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with hub.watch("a") as change, hub.watch("a", end=True) as end:
         assert records.claim("w") is not None
@@ -54,15 +54,15 @@ def test_who_waits_for_the_end_is_not_woken_before(hub: JobHub, redis: Redis) ->
     assert not hub._waiting and not hub._awaiting_end
 
 
-def test_a_change_between_look_and_wait_is_not_missed(hub: JobHub, redis: Redis) -> None:
-    records = JobRecords(redis, ttl_s=60)
+def test_a_change_between_look_and_wait_is_not_missed(hub: JobNotifier, redis: Redis) -> None:
+    records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with hub.watch("a") as change:
         records.cancel("a")
         assert change.wait(LONG_S)
 
 
-def test_waiting_ends_with_its_time(hub: JobHub) -> None:
+def test_waiting_ends_with_its_time(hub: JobNotifier) -> None:
     began = time.monotonic()
     with hub.watch("nobody") as change:
         assert not change.wait(0.05)
@@ -70,7 +70,7 @@ def test_waiting_ends_with_its_time(hub: JobHub) -> None:
     assert not hub._waiting
 
 
-def test_places_are_bounded(hub: JobHub) -> None:
+def test_places_are_bounded(hub: JobNotifier) -> None:
     assert hub.try_enter()
     assert hub.try_enter()
     assert not hub.try_enter()
@@ -78,7 +78,7 @@ def test_places_are_bounded(hub: JobHub) -> None:
     assert hub.try_enter()
 
 
-def test_closing_wakes_who_waits(hub: JobHub) -> None:
+def test_closing_wakes_who_waits(hub: JobNotifier) -> None:
     with ThreadPoolExecutor(1) as pool:
         wait = pool.submit(waited, hub, "a")
         until_waiting(hub, "a", 1)
@@ -86,7 +86,7 @@ def test_closing_wakes_who_waits(hub: JobHub) -> None:
         assert wait.result() < LONG_S / 3
 
 
-def test_a_stop_of_the_process_wakes_who_waits(hub: JobHub) -> None:
+def test_a_stop_of_the_process_wakes_who_waits(hub: JobNotifier) -> None:
     with ThreadPoolExecutor(2) as pool:
         waits = [pool.submit(waited, hub, job_id) for job_id in ("a", "b")]
         until_waiting(hub, "a", 1)
@@ -99,8 +99,8 @@ def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
     port = free_port()
     server = start_redis(tmp_path, port)
     with Redis(port=port) as redis:
-        hub = JobHub(redis)
-        records = JobRecords(redis, ttl_s=60)
+        hub = JobNotifier(redis)
+        records = JobStore(redis, ttl_s=60)
         records.create("a", EVALUATE)
         with hub.watch("a") as change:
             server.send_signal(signal.SIGKILL)
@@ -116,14 +116,14 @@ def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
     stop(server)
 
 
-def waited(hub: JobHub, job_id: str) -> float:
+def waited(hub: JobNotifier, job_id: str) -> float:
     began = time.monotonic()
     with hub.watch(job_id) as change:
         change.wait(LONG_S)
     return time.monotonic() - began
 
 
-def until_waiting(hub: JobHub, job_id: str, how_many: int) -> None:
+def until_waiting(hub: JobNotifier, job_id: str, how_many: int) -> None:
     until(lambda: len(hub._waiting.get(job_id, ())) == how_many)
 
 

@@ -18,16 +18,16 @@ from domain.budget import Budget
 from domain.job import Stage, State
 from domain.request import Request
 from tasks.jobs import job_queue
-from tasks.jobs.job_queue import COMMON, Line, Message, line_of_gpu, line_of_worker
-from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_queue import COMMON, Message, QueueStats, queue_of_gpu, queue_of_worker
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen
 
 SLICE_S, FIRST_GUESS_S = 30.0, 5.0
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=60)
 
 
 def key(name: str) -> Key:
@@ -46,7 +46,7 @@ def expect(redis: Redis, request: Request, seconds: float) -> None:
     redis.hset("jobs:expected", request.kind, f"{seconds}")
 
 
-def begun(records: JobRecords, count: int, worker: str = "w", gpu: str = "") -> list[str]:
+def begun(records: JobStore, count: int, worker: str = "w", gpu: str = "") -> list[str]:
     """The next so many, in order."""
     claims = [records.claim(worker, gpu) for _ in range(count)]
     return [claim.job_id for claim in claims if claim is not None]
@@ -54,7 +54,7 @@ def begun(records: JobRecords, count: int, worker: str = "w", gpu: str = "") -> 
 
 @pytest.mark.parametrize("stored", [b"not JSON", b"[]", b"5", b"{}", b'{"kernel": 5}', b"\xff\xfe"])
 def test_a_request_that_cannot_be_read_ends_its_job_and_no_other(
-    records: JobRecords, redis: Redis, stored: bytes
+    records: JobStore, redis: Redis, stored: bytes
 ) -> None:
     for name in ("damaged", "whole"):
         records.create(name, EVALUATE)
@@ -64,14 +64,14 @@ def test_a_request_that_cannot_be_read_ends_its_job_and_no_other(
     assert damaged.state is State.FAILED and "submit the job again" in str(damaged.failed_attempts)
 
 
-def test_higher_priorities_go_first_and_equals_in_the_order_of_their_arrival(records: JobRecords) -> None:
+def test_higher_priorities_go_first_and_equals_in_the_order_of_their_arrival(records: JobStore) -> None:
     for name, priority in (("a", 5), ("b", 0), ("c", 9), ("d", 5), ("e", 9)):
         records.create(name, replace(EVALUATE, priority=priority))
     assert [seen(records, name).queue_position for name in "abcde"] == [2, 4, 0, 3, 1]
     assert begun(records, 6) == ["c", "e", "a", "d", "b"]
 
 
-def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobRecords, redis: Redis) -> None:
+def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     records.create_many([(f"much-{number}", EVALUATE) for number in range(50)], batch_id=None, key=key("much"))
     assert begun(records, 2) == ["much-0", "much-1"]
@@ -82,7 +82,7 @@ def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobRecords, r
     ]
 
 
-def test_a_share_is_of_time_so_that_smaller_pieces_are_worth_no_more(records: JobRecords, redis: Redis) -> None:
+def test_a_share_is_of_time_so_that_smaller_pieces_are_worth_no_more(records: JobStore, redis: Redis) -> None:
     expect(redis, COMPARE, 4 * SLICE_S)
     expect(redis, EVALUATE, SLICE_S)
     records.create_many([(f"large-{number}", COMPARE) for number in range(10)], batch_id=None, key=key("large"))
@@ -91,7 +91,7 @@ def test_a_share_is_of_time_so_that_smaller_pieces_are_worth_no_more(records: Jo
     assert (sum("large" in name for name in order), sum("small" in name for name in order)) == (5, 20)
 
 
-def test_an_attempt_that_we_failed_costs_no_more_than_was_expected(records: JobRecords, redis: Redis) -> None:
+def test_an_attempt_that_we_failed_costs_no_more_than_was_expected(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     records.create("slow-0", EVALUATE, key=key("slow"))
     records.create("quick-0", EVALUATE, key=key("quick"))
@@ -107,7 +107,7 @@ def test_an_attempt_that_we_failed_costs_no_more_than_was_expected(records: JobR
     assert begun(records, 2) == ["slow-1", "quick-1"]
 
 
-def test_a_key_pays_for_what_its_jobs_took(records: JobRecords, redis: Redis) -> None:
+def test_a_key_pays_for_what_its_jobs_took(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     for name in ("slow", "quick"):
         records.create(f"{name}-0", EVALUATE, key=key(name))
@@ -124,7 +124,7 @@ def test_a_key_pays_for_what_its_jobs_took(records: JobRecords, redis: Redis) ->
     assert begun(records, 6) == ["quick-1", "quick-2", "slow-1", "quick-3", "slow-2", "slow-3"]
 
 
-def test_what_is_cancelled_before_it_began_costs_nothing(records: JobRecords, redis: Redis) -> None:
+def test_what_is_cancelled_before_it_began_costs_nothing(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     for number in range(20):
         records.create(f"gone-{number}", EVALUATE, key=key("a"))
@@ -136,7 +136,7 @@ def test_what_is_cancelled_before_it_began_costs_nothing(records: JobRecords, re
     assert begun(records, 3) == ["theirs", "mine", "theirs too"]
 
 
-def test_who_comes_back_has_saved_nothing_up(records: JobRecords, redis: Redis) -> None:
+def test_who_comes_back_has_saved_nothing_up(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     records.create_many([(f"busy-{number}", EVALUATE) for number in range(40)], batch_id=None, key=key("busy"))
     begun(records, 30)
@@ -145,7 +145,7 @@ def test_who_comes_back_has_saved_nothing_up(records: JobRecords, redis: Redis) 
     assert sum(name.startswith("new") for name in order) == 5
 
 
-def test_within_a_slice_of_its_share_what_is_short_goes_first(records: JobRecords, redis: Redis) -> None:
+def test_within_a_slice_of_its_share_what_is_short_goes_first(records: JobStore, redis: Redis) -> None:
     quick = replace(EVALUATE, budget=Budget.QUICK)
     expect(redis, COMPARE, 9.0)
     expect(redis, EVALUATE, 4.0)
@@ -160,11 +160,11 @@ def test_within_a_slice_of_its_share_what_is_short_goes_first(records: JobRecord
     assert order.index("long too") <= SLICE_S / 0.5
 
 
-def test_the_same_work_is_expected_to_take_what_it_took(records: JobRecords, redis: Redis) -> None:
+def test_the_same_work_is_expected_to_take_what_it_took(records: JobStore, redis: Redis) -> None:
     records.create("first", EVALUATE)
     assert records.claim("w") is not None
-    assert records.advance("first", 1, Stage.WAIT_FOR_DEVICE)
-    assert records.advance("first", 1, Stage.LOAD)
+    assert records.enter_stage("first", 1, Stage.WAIT_FOR_DEVICE)
+    assert records.enter_stage("first", 1, Stage.LOAD)
     redis.hset("job:first", "spent:build", 12.0)
     assert records.complete("first", 1, report().body("first"))
     kind = float(redis.hget("jobs:expected", EVALUATE.kind) or 0)
@@ -181,9 +181,9 @@ def test_the_same_work_is_expected_to_take_what_it_took(records: JobRecords, red
 
 
 def test_one_of_so_many_is_whoever_has_waited_longest(
-    records: JobRecords, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "LONG_S", 0.05)
+    monkeypatch.setattr(job_queue, "LONG_WAIT_S", 0.05)
     for number in range(3):
         records.create(f"low-{number}", replace(EVALUATE, priority=0))
     time.sleep(0.06)  # What is tested: they have waited.
@@ -194,7 +194,7 @@ def test_one_of_so_many_is_whoever_has_waited_longest(
     assert [order.index(f"low-{number}") for number in range(3)] == [3, 7, 11]
 
 
-def test_a_gpu_is_asked_for_by_its_name(records: JobRecords, redis: Redis) -> None:
+def test_a_gpu_is_asked_for_by_its_name(records: JobStore, redis: Redis) -> None:
     living(redis, a="h200", b="cpu")
     wants = replace(EVALUATE, gpu="h200")
     assert not records.create("none", replace(EVALUATE, gpu="h100"))
@@ -204,29 +204,29 @@ def test_a_gpu_is_asked_for_by_its_name(records: JobRecords, redis: Redis) -> No
     assert [seen(records, name).queue_position for name in ("any", "first", "second")] == [1, 2, 0]
     assert begun(records, 2, "b", "cpu") == ["any"]
     assert begun(records, 3, "a", "h200") == ["second", "first"]
-    assert records.requeue("first", 1, "the card is gone") == line_of_gpu("h200"), "no other has one"
+    assert records.requeue("first", 1, "the card is gone") == queue_of_gpu("h200"), "no other has one"
     living(redis, c="h200")
-    assert records.lines.move("first") == line_of_worker("c")
+    assert records.queue.move("first") == queue_of_worker("c")
     redis.delete("worker:c")
-    assert records.lines.move("first") == line_of_gpu("h200")
+    assert records.queue.move("first") == queue_of_gpu("h200")
 
 
-def test_whoever_takes_from_another_line_says_that_a_message_is_lacking(records: JobRecords, redis: Redis) -> None:
+def test_whoever_takes_from_another_line_says_that_a_message_is_lacking(records: JobStore, redis: Redis) -> None:
     living(redis, a="h200")
-    special = line_of_gpu("h200")
+    special = queue_of_gpu("h200")
     records.create("urgent", replace(EVALUATE, gpu="h200", priority=9))
     records.create("common", EVALUATE)
     redis.rpush(special, "message")
     claim = records.claim("a", "h200", Message("common.1", COMMON))
-    assert claim is not None and (claim.job_id, claim.lacking) == ("urgent", COMMON)
+    assert claim is not None and (claim.job_id, claim.queue_to_wake) == ("urgent", COMMON)
     redis.rpush(COMMON, "message")
     redis.rpop(special)
-    assert records.lines.all() == [Line(COMMON, 1, 1)]
+    assert records.queue.all() == [QueueStats(COMMON, 1, 1)]
     claim = records.claim("a", "h200", Message("urgent.1", special))
-    assert claim is not None and (claim.job_id, claim.lacking) == ("common", None), "its line is empty"
+    assert claim is not None and (claim.job_id, claim.queue_to_wake) == ("common", None), "its line is empty"
 
 
-def test_spent_shares_are_forgotten(records: JobRecords, redis: Redis) -> None:
+def test_spent_shares_are_forgotten(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, 1.0)
     for name in ("a", "b"):
         records.create(name, EVALUATE, key=key(name))
@@ -301,7 +301,7 @@ class Scheduling(RuleBasedStateMachine):
         super().__init__()
         self.redis.flushall()
         living(self.redis, **WORKERS)
-        self.records = JobRecords(self.redis, 600)
+        self.records = JobStore(self.redis, 600)
         self.model = PlainOrder()
         self.running: dict[str, tuple[Queued, int]] = {}
         self.tried: dict[str, set[str]] = {}
@@ -323,12 +323,12 @@ class Scheduling(RuleBasedStateMachine):
         name = f"job-{self.number}"
         asked = replace(request, priority=priority, gpu=gpu)
         assert self.records.create(name, asked, key=key(flow) if flow else None)
-        self.model.create(name, priority, flow, 7.25 if request is EVALUATE else 42.5, line_of_gpu(gpu))
+        self.model.create(name, priority, flow, 7.25 if request is EVALUATE else 42.5, queue_of_gpu(gpu))
 
     @rule(worker=st.sampled_from(sorted(WORKERS)))
     def begin(self, worker: str) -> None:
         model = WORKERS[worker]
-        expected = self.model.begin((COMMON, line_of_gpu(model), line_of_worker(worker)))
+        expected = self.model.begin((COMMON, queue_of_gpu(model), queue_of_worker(worker)))
         claim = self.records.claim(worker, model)
         assert (claim and claim.job_id) == (expected and expected.name)
         if claim is not None and expected is not None:
@@ -360,11 +360,11 @@ class Scheduling(RuleBasedStateMachine):
         gpu = job.line.removeprefix(f"{COMMON}.gpu.") if ".gpu." in job.line else seen(self.records, name).gpu
         others = {each for each, model in WORKERS.items() if each not in self.tried[name] and gpu in (None, model)}
         if others:
-            lengths = {each: sum(q.line == line_of_worker(each) for q in self.model.jobs.values()) for each in others}
+            lengths = {each: sum(q.line == queue_of_worker(each) for q in self.model.jobs.values()) for each in others}
             fewest = min(lengths.values())
-            assert line in {line_of_worker(each) for each in others if lengths[each] == fewest}
+            assert line in {queue_of_worker(each) for each in others if lengths[each] == fewest}
         else:
-            assert line == line_of_gpu(gpu)
+            assert line == queue_of_gpu(gpu)
         assert line is not None
         self.model.jobs[name] = replace(job, line=line)
 
@@ -383,7 +383,7 @@ class Scheduling(RuleBasedStateMachine):
         assert self.records.queue_length() == len(order)
         if order:
             assert seen(self.records, order[-1]).queue_position == len(order) - 1
-        found = {line.name: line.jobs for line in self.records.lines.all()}
+        found = {line.name: line.jobs for line in self.records.queue.all()}
         lengths: dict[str, int] = {}
         for job in self.model.jobs.values():
             lengths[job.line] = lengths.get(job.line, 0) + 1

@@ -17,9 +17,9 @@ from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
 from tasks.fleet.heartbeat import NAMES
-from tasks.jobs.admission import Limits, Recorded, Refusal
-from tasks.jobs.job_queue import COMMON, Message, line_of_worker
-from tasks.jobs.job_store import MAX_ATTEMPTS, REASON_CHARS, JobRecords
+from tasks.jobs.admission import Accepted, Limits, Refusal
+from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
+from tasks.jobs.job_store import MAX_ATTEMPTS, REASON_CHARS, JobStore
 from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen
 
 
@@ -28,16 +28,16 @@ def body(job_id: str, status: Status = Status.PASSED) -> dict[str, Any]:
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=60)
 
 
-def run_to(records: JobRecords, job_id: str, *stages: Stage) -> int:
+def run_to(records: JobStore, job_id: str, *stages: Stage) -> int:
     """Claim the job and take it through those stages."""
     claim = records.claim("w")
     assert claim is not None and claim.job_id == job_id
     for stage in stages:
-        assert records.advance(job_id, claim.attempt, stage)
+        assert records.enter_stage(job_id, claim.attempt, stage)
     return claim.attempt
 
 
@@ -57,7 +57,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     return answers
 
 
-def test_who_records_a_job_is_told_it_as_it_is(records: JobRecords) -> None:
+def test_who_records_a_job_is_told_it_as_it_is(records: JobStore) -> None:
     records.create("before", EVALUATE)
     own = {"batch_id": "b", "key": Key("k", "k", frozenset(), "", 0.0, 60, 10)}
     new = records.create("a", replace(COMPARE, queue_timeout=60, build_timeout=30, priority=6), **own)
@@ -69,7 +69,7 @@ def test_who_records_a_job_is_told_it_as_it_is(records: JobRecords) -> None:
     assert records.create("a", EVALUATE) is Refusal.OTHER_REQUEST
 
 
-def test_a_new_job_is_queued_with_its_request(records: JobRecords) -> None:
+def test_a_new_job_is_queued_with_its_request(records: JobStore) -> None:
     records.create("a", COMPARE)
     view = seen(records, "a")
     assert (view.state, view.stage, view.attempt, view.queue_position) == (State.QUEUED, Stage.QUEUED, 0, 0)
@@ -82,7 +82,7 @@ def test_a_new_job_is_queued_with_its_request(records: JobRecords) -> None:
     assert (claim.job_id, claim.request) == ("a", COMPARE)
 
 
-def test_an_unknown_job_is_none(records: JobRecords) -> None:
+def test_an_unknown_job_is_none(records: JobStore) -> None:
     assert records.get("nobody") is None
     assert records.cancel("nobody") is None
     assert records.claim("w") is None
@@ -90,7 +90,7 @@ def test_an_unknown_job_is_none(records: JobRecords) -> None:
     assert records.cancel_requested("nobody", 1)
 
 
-def test_recording_twice_changes_nothing(records: JobRecords) -> None:
+def test_recording_twice_changes_nothing(records: JobStore) -> None:
     records.create("a", EVALUATE)
     run_to(records, "a")
     records.create("a", COMPARE)
@@ -98,7 +98,7 @@ def test_recording_twice_changes_nothing(records: JobRecords) -> None:
     assert records.counters()["submitted"] == 1
 
 
-def test_the_whole_life(records: JobRecords, redis: Redis) -> None:
+def test_the_whole_life(records: JobStore, redis: Redis) -> None:
     records.create("a", EVALUATE)
     attempt = run_to(records, "a", Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME)
     assert seen(records, "a").state is State.RUNNING
@@ -115,7 +115,7 @@ def test_the_whole_life(records: JobRecords, redis: Redis) -> None:
     assert 0 < redis.ttl("job:a:result") <= 60
 
 
-def test_a_terminal_state_stays(records: JobRecords) -> None:
+def test_a_terminal_state_stays(records: JobStore) -> None:
     records.create("a", EVALUATE)
     attempt = run_to(records, "a")
     assert records.complete("a", attempt, body("a"))
@@ -123,14 +123,14 @@ def test_a_terminal_state_stays(records: JobRecords) -> None:
     assert not records.fail("a", attempt, "late")
     assert not records.requeue("a", attempt, "late")
     assert not records.finish_cancelled("a", attempt)
-    assert not records.advance("a", attempt, Stage.TIME)
+    assert not records.enter_stage("a", attempt, Stage.TIME)
     assert records.pulse("a", attempt) == "lost"
     assert records.claim("w") is None
     view = records.cancel("a")
     assert view is not None and view.state is State.COMPLETED and view.result == body("a")
 
 
-def test_one_of_many_claims_wins(records: JobRecords) -> None:
+def test_one_of_many_claims_wins(records: JobStore) -> None:
     for round_ in range(20):
         job_id = f"job-{round_}"
         records.create(job_id, EVALUATE)
@@ -138,7 +138,7 @@ def test_one_of_many_claims_wins(records: JobRecords) -> None:
         assert len([claim for claim in claims if claim is not None]) == 1
 
 
-def test_one_of_many_ends_wins(records: JobRecords) -> None:
+def test_one_of_many_ends_wins(records: JobStore) -> None:
     for round_ in range(20):
         job_id = f"job-{round_}"
         records.create(job_id, EVALUATE)
@@ -156,7 +156,7 @@ def test_one_of_many_ends_wins(records: JobRecords) -> None:
         records.cancel(job_id)
 
 
-def test_cancel_against_claim_leaves_one_story(records: JobRecords) -> None:
+def test_cancel_against_claim_leaves_one_story(records: JobStore) -> None:
     for round_ in range(20):
         job_id = f"job-{round_}"
         records.create(job_id, EVALUATE)
@@ -171,14 +171,14 @@ def test_cancel_against_claim_leaves_one_story(records: JobRecords) -> None:
     assert records.counters()["cancelled"] == 20
 
 
-def test_a_superseded_attempt_moves_nothing(records: JobRecords) -> None:
+def test_a_superseded_attempt_moves_nothing(records: JobStore) -> None:
     records.create("a", EVALUATE)
     first = run_to(records, "a", Stage.WAIT_FOR_DEVICE)
     assert records.requeue("a", first, "lost sight of it")
-    assert not records.advance("a", first, Stage.LOAD)
+    assert not records.enter_stage("a", first, Stage.LOAD)
     second = run_to(records, "a")
     assert second == first + 1
-    assert not records.advance("a", first, Stage.LOAD)
+    assert not records.enter_stage("a", first, Stage.LOAD)
     assert not records.complete("a", first, body("a"))
     assert not records.fail("a", first, "late")
     assert records.pulse("a", first) == "lost"
@@ -189,23 +189,23 @@ def test_a_superseded_attempt_moves_nothing(records: JobRecords) -> None:
     assert reasons == ["attempt 1 on w: lost sight of it"]
 
 
-def test_a_message_begins_one_job_however_often_it_comes(records: JobRecords, redis: Redis) -> None:
+def test_a_message_begins_one_job_however_often_it_comes(records: JobStore, redis: Redis) -> None:
     records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id=None)
     first, second = Message("a.1"), Message("b.1")
     claim = records.claim("w", message=first)
     assert claim is not None and claim.job_id == "a"
     assert records.claim("w", message=first) is None, "delivered again while its job runs"
-    assert records.lines.running_under(first.id) == ("a", 1)
+    assert records.queue.running_under(first.id) == ("a", 1)
     assert records.complete("a", 1, body("a"))
-    assert records.lines.running_under(first.id) is None
+    assert records.queue.running_under(first.id) is None
     claim = records.claim("w", message=second)
     assert claim is not None and claim.job_id == "b"
     assert records.requeue("b", 1, "again") == COMMON
-    assert records.lines.running_under(second.id) is None
+    assert records.queue.running_under(second.id) is None
     assert redis.exists("jobs:messages") == 0
 
 
-def test_faults_of_ours_are_bounded_and_told(records: JobRecords) -> None:
+def test_faults_of_ours_are_bounded_and_told(records: JobStore) -> None:
     records.create("a", EVALUATE)
     for attempt in range(1, MAX_ATTEMPTS):
         assert records.requeue("a", run_to(records, "a"), f'fault "{attempt}"')
@@ -222,7 +222,7 @@ def test_faults_of_ours_are_bounded_and_told(records: JobRecords) -> None:
     assert (counters["requeued"], counters["failed"]) == (MAX_ATTEMPTS - 1, 1)
 
 
-def test_a_fault_after_a_cancellation_cancels(records: JobRecords) -> None:
+def test_a_fault_after_a_cancellation_cancels(records: JobStore) -> None:
     records.create("a", EVALUATE)
     attempt = run_to(records, "a")
     records.cancel("a")
@@ -231,7 +231,7 @@ def test_a_fault_after_a_cancellation_cancels(records: JobRecords) -> None:
     assert seen(records, "a").state is State.CANCELLED
 
 
-def test_a_request_that_cannot_be_read_fails_the_job(records: JobRecords, redis: Redis) -> None:
+def test_a_request_that_cannot_be_read_fails_the_job(records: JobStore, redis: Redis) -> None:
     records.create("a", EVALUATE)
     redis.set("job:a:request", "{}")
     assert records.claim("w") is None
@@ -240,7 +240,7 @@ def test_a_request_that_cannot_be_read_fails_the_job(records: JobRecords, redis:
     assert view.error is not None and "submit the job again" in view.error
 
 
-def test_a_body_that_is_not_json_is_refused(records: JobRecords) -> None:
+def test_a_body_that_is_not_json_is_refused(records: JobStore) -> None:
     records.create("a", EVALUATE)
     attempt = run_to(records, "a")
     with pytest.raises(ValueError):
@@ -248,7 +248,7 @@ def test_a_body_that_is_not_json_is_refused(records: JobRecords) -> None:
     assert seen(records, "a").state is State.BUILDING
 
 
-def test_queue_positions_follow_the_queue(records: JobRecords) -> None:
+def test_queue_positions_follow_the_queue(records: JobStore) -> None:
     records.create_many([(name, EVALUATE) for name in "abc"], batch_id=None)
     assert [seen(records, name).queue_position for name in "abc"] == [0, 1, 2]
     attempt = run_to(records, "a")
@@ -261,7 +261,7 @@ def test_queue_positions_follow_the_queue(records: JobRecords) -> None:
     assert records.queue_length() == 2
 
 
-def test_lists_are_newest_first_and_paged(records: JobRecords) -> None:
+def test_lists_are_newest_first_and_paged(records: JobStore) -> None:
     names = [f"job-{number}" for number in range(10)]
     records.create_many([(name, EVALUATE) for name in names], batch_id="b")
     records.create("other", COMPARE)
@@ -276,7 +276,7 @@ def test_lists_are_newest_first_and_paged(records: JobRecords) -> None:
     assert len(records.list(state=State.QUEUED)) == 10
 
 
-def test_a_batch_expires_when_its_last_job_is_done(records: JobRecords, redis: Redis) -> None:
+def test_a_batch_expires_when_its_last_job_is_done(records: JobStore, redis: Redis) -> None:
     records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id="x")
     records.complete("a", run_to(records, "a"), body("a"))
     assert redis.ttl("batch:x") == -1
@@ -284,7 +284,7 @@ def test_a_batch_expires_when_its_last_job_is_done(records: JobRecords, redis: R
     assert 0 < redis.ttl("batch:x") <= 60
 
 
-def test_cleanup_forgets_only_what_finished_before(records: JobRecords, redis: Redis) -> None:
+def test_cleanup_forgets_only_what_finished_before(records: JobStore, redis: Redis) -> None:
     records.create_many([(name, EVALUATE) for name in "abc"], batch_id="x")
     records.complete("a", run_to(records, "a"), body("a"))
     between = records.now()
@@ -299,11 +299,11 @@ def test_cleanup_forgets_only_what_finished_before(records: JobRecords, redis: R
     assert redis.keys("job:a*") == redis.keys("job:b*") == []
 
 
-def test_the_counters_add_up(records: JobRecords) -> None:
+def test_the_counters_add_up(records: JobStore) -> None:
     records.create_many([(name, EVALUATE) for name in "abcd"], batch_id=None)
     records.create("e", COMPARE)
     attempt = run_to(records, "a", Stage.WAIT_FOR_DEVICE, Stage.LOAD)
-    assert records.advance("a", attempt, Stage.TIME, ago=0.0)
+    assert records.enter_stage("a", attempt, Stage.TIME, ago=0.0)
     records.complete("a", attempt, body("a"))
     records.complete("b", run_to(records, "b"), body("b", Status.COMPILE_ERROR))
     records.complete("c", run_to(records, "c", Stage.LOAD), body("c", Status.WRONG_RESULT))
@@ -330,21 +330,21 @@ def test_the_counters_add_up(records: JobRecords) -> None:
     assert counters["run_seconds_by_worker:w"] > 0
 
 
-def test_the_device_is_counted_for_whoever_held_it(records: JobRecords) -> None:
+def test_the_device_is_counted_for_whoever_held_it(records: JobStore) -> None:
     records.create("a", EVALUATE)
     attempt = run_to(records, "a", Stage.LOAD)
     assert records.requeue("a", attempt, "its worker died")
     held = records.counters()["run_seconds_by_worker:w"]
     claim = records.claim("other")
     assert claim is not None
-    records.advance("a", claim.attempt, Stage.LOAD)
-    records.advance("a", claim.attempt, Stage.TIME)
+    records.enter_stage("a", claim.attempt, Stage.LOAD)
+    records.enter_stage("a", claim.attempt, Stage.TIME)
     assert records.counters()["run_seconds_by_worker:other"] > 0, "counted before the job has ended"
     records.finish_cancelled("a", claim.attempt)
     assert records.counters()["run_seconds_by_worker:w"] == held > 0
 
 
-def test_looking_into_a_kernel_is_counted_as_what_it_is(records: JobRecords, redis: Redis) -> None:
+def test_looking_into_a_kernel_is_counted_as_what_it_is(records: JobStore, redis: Redis) -> None:
     owner = Key("k", "k", frozenset(), "", 0.0, 60, 1000)
     records.create("a", EVALUATE, key=owner)
     attempt = run_to(records, "a", Stage.LOAD, Stage.TIME, Stage.INSPECT)
@@ -363,13 +363,13 @@ def test_looking_into_a_kernel_is_counted_as_what_it_is(records: JobRecords, red
     assert records.counters()["run_seconds:count"] == 1
 
 
-def test_counters_are_true_under_threads(records: JobRecords) -> None:
+def test_counters_are_true_under_threads(records: JobStore) -> None:
     def live(name: str) -> None:
         for number in range(25):
             records.create(f"{name}-{number}", EVALUATE)
             claim = records.claim("w")
             assert claim is not None, "as many have been recorded as were begun, and one more"
-            assert records.advance(claim.job_id, claim.attempt, Stage.LOAD)
+            assert records.enter_stage(claim.job_id, claim.attempt, Stage.LOAD)
             assert records.complete(claim.job_id, claim.attempt, body(claim.job_id))
 
     together(*(partial(live, name) for name in "abcd"))
@@ -378,7 +378,7 @@ def test_counters_are_true_under_threads(records: JobRecords) -> None:
     assert counters["end_to_end_seconds:count"] == 100
 
 
-def test_every_move_is_announced(records: JobRecords, redis: Redis) -> None:
+def test_every_move_is_announced(records: JobStore, redis: Redis) -> None:
     with redis.pubsub(ignore_subscribe_messages=True) as changes:  # type: ignore[no-untyped-call]
         changes.subscribe("jobs:changed")
         records.create("a", EVALUATE)
@@ -392,10 +392,10 @@ def test_every_move_is_announced(records: JobRecords, redis: Redis) -> None:
     assert heard == 3, "nobody can wait for a job before it is recorded"
 
 
-def test_a_client_that_decodes_reads_the_same(records: JobRecords, redis_url: str) -> None:
+def test_a_client_that_decodes_reads_the_same(records: JobStore, redis_url: str) -> None:
     records.create("a", EVALUATE, batch_id="b")
     with Redis.from_url(redis_url, decode_responses=True) as decoding:
-        other = JobRecords(decoding, ttl_s=60)
+        other = JobStore(decoding, ttl_s=60)
         assert other.get("a") == records.get("a")
         assert other.list() == records.list()
         assert other.claim("w") is not None
@@ -407,29 +407,29 @@ def key(key_id: str, max_jobs: int) -> Key:
     return Key(key_id, key_id, frozenset(), "", 0.0, 60, max_jobs)
 
 
-def end_cancelled_while_running(records: JobRecords, job_id: str) -> None:
+def end_cancelled_while_running(records: JobStore, job_id: str) -> None:
     attempt = run_to(records, job_id, Stage.LOAD)
     records.cancel(job_id)
     assert records.finish_cancelled(job_id, attempt)
 
 
-def end_cancelled_by_requeue(records: JobRecords, job_id: str) -> None:
+def end_cancelled_by_requeue(records: JobStore, job_id: str) -> None:
     attempt = run_to(records, job_id)
     records.cancel(job_id)
     assert not records.requeue(job_id, attempt, "lost")
 
 
-def end_after_all_attempts(records: JobRecords, job_id: str) -> None:
+def end_after_all_attempts(records: JobStore, job_id: str) -> None:
     for _ in range(MAX_ATTEMPTS):
         records.requeue(job_id, run_to(records, job_id), "lost")
 
 
-def end_by_a_request_that_cannot_be_read(records: JobRecords, job_id: str) -> None:
+def end_by_a_request_that_cannot_be_read(records: JobStore, job_id: str) -> None:
     records._redis.set(f"job:{job_id}:request", "{")
     assert records.claim("w") is None
 
 
-ENDS: list[Callable[[JobRecords, str], Any]] = [
+ENDS: list[Callable[[JobStore, str], Any]] = [
     lambda records, job_id: records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id)),
     lambda records, job_id: records.fail(job_id, run_to(records, job_id), "broken"),
     lambda records, job_id: records.cancel(job_id),
@@ -442,7 +442,7 @@ ENDS: list[Callable[[JobRecords, str], Any]] = [
 
 @pytest.mark.parametrize("end", ENDS)
 def test_every_end_gives_the_keys_place_back_once(
-    records: JobRecords, redis: Redis, end: Callable[[JobRecords, str], Any]
+    records: JobStore, redis: Redis, end: Callable[[JobStore, str], Any]
 ) -> None:
     owner = key("k1", max_jobs=2)
     assert records.create("a", EVALUATE, key=owner) and records.create("b", EVALUATE, key=owner)
@@ -457,14 +457,14 @@ def test_every_end_gives_the_keys_place_back_once(
     assert redis.smembers("jobs:open:k1") == {b"b", b"c"}
 
 
-def test_a_job_that_is_queued_again_keeps_its_place(records: JobRecords) -> None:
+def test_a_job_that_is_queued_again_keeps_its_place(records: JobStore) -> None:
     owner = key("k1", max_jobs=1)
     records.create("a", EVALUATE, key=owner)
     assert records.requeue("a", run_to(records, "a"), "lost")
     assert not records.create("b", EVALUATE, key=owner)
 
 
-def test_places_are_exact_while_jobs_begin_and_end(records: JobRecords, redis: Redis) -> None:
+def test_places_are_exact_while_jobs_begin_and_end(records: JobStore, redis: Redis) -> None:
     owner = key("k1", max_jobs=5)
 
     def live(thread: int) -> int:
@@ -480,7 +480,7 @@ def test_places_are_exact_while_jobs_begin_and_end(records: JobRecords, redis: R
     assert redis.exists("jobs:open:k1") == 0
 
 
-def test_nothing_of_a_key_is_left_when_its_jobs_are_forgotten(records: JobRecords, redis: Redis) -> None:
+def test_nothing_of_a_key_is_left_when_its_jobs_are_forgotten(records: JobStore, redis: Redis) -> None:
     records.create_many([("a", EVALUATE), ("b", EVALUATE)], batch_id="x", key=key("k1", 9))
     records.cancel("a")
     records.cancel("b")
@@ -496,7 +496,7 @@ def living(redis: Redis, *names: str) -> None:
         redis.set(f"worker:{name}", "{}", ex=60)
 
 
-def test_failed_attempts_are_told_with_their_worker_stage_and_reason(records: JobRecords) -> None:
+def test_failed_attempts_are_told_with_their_worker_stage_and_reason(records: JobStore) -> None:
     records.create("a", EVALUATE)
     assert seen(records, "a").failed_attempts == []
     first = run_to(records, "a", Stage.WAIT_FOR_DEVICE, Stage.LOAD)
@@ -509,19 +509,19 @@ def test_failed_attempts_are_told_with_their_worker_stage_and_reason(records: Jo
     assert one["at"] < two["at"]
 
 
-def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobRecords, redis: Redis) -> None:
+def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobStore, redis: Redis) -> None:
     living(redis, "a", "b")
     redis.sadd(NAMES, "dead")
     records.create("job", EVALUATE)
     assert records.claim("a") is not None
-    assert records.requeue("job", 1, "fault") == line_of_worker("b")
+    assert records.requeue("job", 1, "fault") == queue_of_worker("b")
     assert records.claim("a") is None
     assert records.claim("b") is not None
     assert records.requeue("job", 2, "fault") == COMMON, "all that live have failed it: any may try"
     assert records.claim("a") is not None
 
 
-def test_the_only_worker_tries_again(records: JobRecords, redis: Redis) -> None:
+def test_the_only_worker_tries_again(records: JobStore, redis: Redis) -> None:
     living(redis, "a")
     records.create("job", EVALUATE)
     assert records.claim("a") is not None
@@ -529,18 +529,18 @@ def test_the_only_worker_tries_again(records: JobRecords, redis: Redis) -> None:
     assert records.claim("a") is not None
 
 
-def test_the_worker_with_the_shortest_line_of_its_own_is_chosen(records: JobRecords, redis: Redis) -> None:
+def test_the_worker_with_the_shortest_line_of_its_own_is_chosen(records: JobStore, redis: Redis) -> None:
     living(redis, "a", "b", "c")
     for job_id in ("first", "second"):
         records.create(job_id, EVALUATE)
         assert records.claim("a") is not None
     chosen = {records.requeue("first", 1, "fault"), records.requeue("second", 1, "fault")}
-    assert chosen == {line_of_worker("b"), line_of_worker("c")}
+    assert chosen == {queue_of_worker("b"), queue_of_worker("c")}
     redis.hset("workers:quarantined", mapping={"b": "broken", "c": "broken"})
-    assert records.lines.move("first") == records.lines.move("second") == COMMON
+    assert records.queue.move("first") == records.queue.move("second") == COMMON
 
 
-def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobRecords, redis: Redis) -> None:
+def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobStore, redis: Redis) -> None:
     limits = Limits(queue=20)
     admitted = together(
         *[
@@ -551,42 +551,42 @@ def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobRecords
         ]
     )
     answers = [one for each in admitted for one in each]
-    assert sum(isinstance(one, Recorded) for one in answers) == records.queue_length() == 20
+    assert sum(isinstance(one, Accepted) for one in answers) == records.queue_length() == 20
     assert answers.count(Refusal.QUEUE_IS_FULL) == 60
     assert records.counters()["submitted"] == len(redis.keys("job:*:request")) == 20, "of the others nothing is there"
 
 
-def test_bytes_are_counted_through_a_jobs_life(records: JobRecords, redis: Redis) -> None:
+def test_bytes_are_counted_through_a_jobs_life(records: JobStore, redis: Redis) -> None:
     limits = Limits(memory=5000)
     first = records.create("a", EVALUATE, limits=limits)
-    assert isinstance(first, Recorded) and first.new
+    assert isinstance(first, Accepted) and first.new
     assert records.create("b", EVALUATE, limits=limits)
     assert records.create("c", EVALUATE, limits=limits) is Refusal.MEMORY_IS_FULL
     again = records.create("a", EVALUATE, limits=limits)
-    assert isinstance(again, Recorded) and (again.at, again.new, again.answered) == (first.at, False, False)
+    assert isinstance(again, Accepted) and (again.at, again.new, again.answered) == (first.at, False, False)
     assert records.create("a", COMPARE, limits=limits) is Refusal.OTHER_REQUEST
-    queued = records.kept_bytes()
+    queued = records.stored_bytes()
     assert records.complete("a", run_to(records, "a"), body("a"))
     assert records.cancel("b")
     answered = len(redis.get("job:a:result") or b"") + len(redis.hget("job:a", "summary") or b"")
-    assert records.kept_bytes() == queued - 2 * len(redis_request()) + answered
+    assert records.stored_bytes() == queued - 2 * len(redis_request()) + answered
     redis.delete("job:b")  # Expired before the cleanup came by.
     records.cleanup(records.now() + 1)
-    assert (records.kept_bytes(), redis.exists("jobs:bytes")) == (0, 0)
+    assert (records.stored_bytes(), redis.exists("jobs:bytes")) == (0, 0)
 
 
-def test_one_keys_jobs_leave_room_for_others(records: JobRecords, redis: Redis) -> None:
+def test_one_keys_jobs_leave_room_for_others(records: JobStore, redis: Redis) -> None:
     limits, alice, bob = Limits(memory=9_000), key("alice", 9), key("bob", 9)
     assert records.create("a", EVALUATE, key=alice, limits=limits)
     assert records.create("b", EVALUATE, key=alice, limits=limits) is Refusal.KEY_MEMORY_IS_FULL
     assert records.create("c", EVALUATE, key=bob, limits=limits)
-    assert records.room("a", limits) == limits.share - records.kept_bytes() // 2
-    assert records.room("unknown", limits) == limits.memory - records.kept_bytes()
+    assert records.room("a", limits) == limits.share - records.stored_bytes() // 2
+    assert records.room("unknown", limits) == limits.memory - records.stored_bytes()
     # What its result takes is the key's, too.
     large = {**body("a"), "told": "x" * 1000}
     assert records.complete("a", run_to(records, "a"), large)
     taken = int(redis.hget("jobs:bytes:of_key", alice.key_id) or 0)
-    assert taken == records.kept_bytes() - int(redis.hget("jobs:bytes:of_key", bob.key_id) or 0) > 1000 + 2048
+    assert taken == records.stored_bytes() - int(redis.hget("jobs:bytes:of_key", bob.key_id) or 0) > 1000 + 2048
     assert records.room("a", limits) == limits.share - taken
     assert records.create("d", EVALUATE, limits=limits), "without a key there is no share"
     assert records.cancel("d")
@@ -596,7 +596,7 @@ def test_one_keys_jobs_leave_room_for_others(records: JobRecords, redis: Redis) 
     assert records.create("e", EVALUATE, key=alice, limits=limits)
 
 
-def test_jobs_of_an_earlier_version_charge_no_key(records: JobRecords, redis: Redis) -> None:
+def test_jobs_of_an_earlier_version_charge_no_key(records: JobStore, redis: Redis) -> None:
     alice = key("alice", 9)
     assert records.create("a", EVALUATE, key=alice)
     redis.delete("jobs:bytes:of_key")

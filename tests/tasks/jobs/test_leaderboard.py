@@ -8,18 +8,18 @@ import pytest
 from redis import Redis
 
 from domain.access import Key, Scope
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.leaderboard import BOARDS, LENGTH, Board, Summary, boards
 from tests.api import results
 from tests.tasks.example_jobs import COMPARE
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, 60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, 60)
 
 
-def judged(records: JobRecords, ratio: float, candidate: str = "c", key: Key | None = None, **more: object) -> str:
+def judged(records: JobStore, ratio: float, candidate: str = "c", key: Key | None = None, **more: object) -> str:
     """A job that was completed with that speed-up."""
     job_id = f"{time.monotonic_ns()}"
     records.create(job_id, COMPARE, key=key)
@@ -34,7 +34,7 @@ def leading(board: Board) -> list[tuple[str, float | None]]:
     return [((leader.summary.candidate or "")[0], leader.summary.ratio) for leader in board.leaders]
 
 
-def test_the_fastest_first_each_once_by_its_latest_measurement(redis: Redis, records: JobRecords) -> None:
+def test_the_fastest_first_each_once_by_its_latest_measurement(redis: Redis, records: JobStore) -> None:
     judged(records, 3.0, "a")
     judged(records, 2.0, "b")
     latest = judged(records, 1.5, "a")
@@ -43,7 +43,7 @@ def test_the_fastest_first_each_once_by_its_latest_measurement(redis: Redis, rec
     assert (board.reference, board.device, board.leaders[1].job_id) == ("d" * 64, "NVIDIA H200", latest)
 
 
-def test_a_board_has_so_many_places(redis: Redis, records: JobRecords) -> None:
+def test_a_board_has_so_many_places(redis: Redis, records: JobStore) -> None:
     for index in range(LENGTH + 3):
         judged(records, 1.0 + index, chr(ord("a") + index))
     (board,) = boards(redis, None, 5)
@@ -51,7 +51,7 @@ def test_a_board_has_so_many_places(redis: Redis, records: JobRecords) -> None:
     assert redis.hlen(f"board::NVIDIA H200:{'d' * 64}:jobs") == LENGTH
 
 
-def test_boards_are_so_many_and_expire(redis: Redis, records: JobRecords) -> None:
+def test_boards_are_so_many_and_expire(redis: Redis, records: JobStore) -> None:
     for index in range(BOARDS + 2):
         body = results.passed(2.0)
         body["ref_result"]["metadata"]["digest"] = f"reference{index}"
@@ -63,7 +63,7 @@ def test_boards_are_so_many_and_expire(redis: Redis, records: JobRecords) -> Non
     assert all(0 < redis.ttl(key) <= 60 for key in redis.keys("board*"))
 
 
-def test_what_is_forgotten_leads_no_more(redis: Redis, records: JobRecords) -> None:
+def test_what_is_forgotten_leads_no_more(redis: Redis, records: JobStore) -> None:
     judged(records, 3.0, "a")
     records.cleanup(records.now() + 1)
     assert boards(redis, None, 5) == []
@@ -73,7 +73,7 @@ def test_what_is_forgotten_leads_no_more(redis: Redis, records: JobRecords) -> N
     assert redis.zcard(f"board:NVIDIA H200:{'d' * 64}") == 0 and redis.zcard(f"board::NVIDIA H200:{'d' * 64}") == 1
 
 
-def test_boards_are_their_keys_own(redis: Redis, records: JobRecords) -> None:
+def test_boards_are_their_keys_own(redis: Redis, records: JobStore) -> None:
     alice = Key("a1", "alice", frozenset(Scope), "", 0.0, 100, 100)
     judged(records, 2.0, "a", alice)
     judged(records, 3.0, "b")
@@ -88,5 +88,5 @@ def test_what_belongs_on_no_board() -> None:
     bound = results.passed(2.0)
     bound["speedup"]["ci_high"] = None
     for body in (known, bound, results.passed(speedup=None), results.wrong(), results.evaluated()):
-        assert Summary.of(body).board == ""
-    assert Summary.of(results.passed(2.0)).board == f"NVIDIA H200:{'d' * 64}"
+        assert Summary.from_body(body).board == ""
+    assert Summary.from_body(results.passed(2.0)).board == f"NVIDIA H200:{'d' * 64}"

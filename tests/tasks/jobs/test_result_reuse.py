@@ -17,8 +17,8 @@ from domain.request import Request
 from domain.result import Outcome, Report, Status
 from profiling.stats.stopping_rule import Stop
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.jobs.admission import Recorded
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.admission import Accepted
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.submit import submit, submit_many
 from tasks.node.device_info import CPU, Device
@@ -33,13 +33,13 @@ def key(name: str) -> Key:
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
+def records(redis: Redis) -> JobStore:
     Heartbeat(redis, "w", CPU, 1, {}).beat()
-    return JobRecords(redis, ttl_s=60)
+    return JobStore(redis, ttl_s=60)
 
 
 def judged(
-    records: JobRecords, job_id: str, request: Request = EVALUATE, verdict: Status = Status.PASSED, owner: str = "k"
+    records: JobStore, job_id: str, request: Request = EVALUATE, verdict: Status = Status.PASSED, owner: str = "k"
 ) -> None:
     assert records.create(job_id, request, key=key(owner))
     claim = records.claim("w")
@@ -47,7 +47,7 @@ def judged(
     assert records.complete(job_id, claim.attempt, report(verdict).body(job_id))
 
 
-def asked(records: JobRecords, request: Request = AGAIN, owner: str = "k") -> str | None:
+def asked(records: JobStore, request: Request = AGAIN, owner: str = "k") -> str | None:
     """The job whose answer is given again, None where it is judged anew; nothing stays queued."""
     job_id = submit(records, request, key=key(owner)).job_id
     view = seen(records, job_id)
@@ -58,7 +58,7 @@ def asked(records: JobRecords, request: Request = AGAIN, owner: str = "k") -> st
     return str(view.result["reused_from"]["job_id"])
 
 
-def test_an_answer_is_given_again_and_says_where_from(records: JobRecords, redis: Redis) -> None:
+def test_an_answer_is_given_again_and_says_where_from(records: JobStore, redis: Redis) -> None:
     judged(records, "first")
     before = records.counters()
     job_id = submit(records, AGAIN, key=key("k"), batch_id="b").job_id
@@ -80,12 +80,12 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobRecords, redis
     assert redis.exists("jobs:open:k") == 0
     assert 0 < redis.ttl(f"job:{job_id}:result") <= 60
     (one,) = submit_many(records, [("many", AGAIN)], key=key("k"))
-    assert isinstance(one, Recorded) and one.answered
+    assert isinstance(one, Accepted) and one.answered
     assert redis.llen("evaluate") == 0
 
 
 def test_a_batch_whose_first_is_answered_at_once_is_listed_while_another_is_open(
-    records: JobRecords, redis: Redis
+    records: JobStore, redis: Redis
 ) -> None:
     judged(records, "first")
     other = replace(EVALUATE, num_trials=7)
@@ -96,7 +96,7 @@ def test_a_batch_whose_first_is_answered_at_once_is_listed_while_another_is_open
     assert 0 < redis.ttl("batch:b") <= 60 and 0 < redis.ttl("batch:b:open") <= 60
 
 
-def test_only_who_asks_and_only_for_the_same(records: JobRecords) -> None:
+def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:
     judged(records, "first")
     assert asked(records, EVALUATE) is None, "never by itself"
     assert asked(records, AGAIN) == "first"
@@ -114,13 +114,13 @@ def test_only_who_asks_and_only_for_the_same(records: JobRecords) -> None:
         assert asked(records, other) is None, other
 
 
-def test_a_replay_is_never_answered_from_before(records: JobRecords) -> None:
+def test_a_replay_is_never_answered_from_before(records: JobStore) -> None:
     replay = replace(AGAIN, replay_seed="ab")
     judged(records, "first", replay)
     assert asked(records, replay) is None
 
 
-def test_another_keys_answers_are_its_own(records: JobRecords) -> None:
+def test_another_keys_answers_are_its_own(records: JobStore) -> None:
     judged(records, "first", owner="k")
     assert asked(records, owner="other") is None
     assert submit(records, AGAIN, job_id="without").job_id == "without"
@@ -128,7 +128,7 @@ def test_another_keys_answers_are_its_own(records: JobRecords) -> None:
 
 
 @pytest.mark.parametrize("verdict", Status)
-def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status) -> None:
+def test_only_verdicts_that_come_out_again(records: JobStore, verdict: Status) -> None:
     judged(records, "first", verdict=verdict)
     kept = {Status.PASSED, Status.COMPILE_ERROR, Status.WRONG_RESULT, Status.CONTRACT_MISMATCH}
     assert asked(records) == ("first" if verdict in kept else None)
@@ -146,9 +146,7 @@ def test_only_verdicts_that_come_out_again(records: JobRecords, verdict: Status)
         (f"PermissionError: [Errno 13] Permission denied: '/tmp/ext' ({NO_TEMPORARY})", False),
     ],
 )
-def test_a_compile_error_that_may_be_of_the_moment_is_not_given_again(
-    log: str, again: bool, records: JobRecords
-) -> None:
+def test_a_compile_error_that_may_be_of_the_moment_is_not_given_again(log: str, again: bool, records: JobStore) -> None:
     fault = Outcome(Status.COMPILE_ERROR, "torch", message="importing the source", log=log)
     body = Report(fault, {}).body("first")
     assert body["verdict"] == "compile_error" and log in body["kernel_exec_result"]["compilation_error"]
@@ -170,7 +168,7 @@ UNAVAILABLE = {"status": "unavailable"}
     ],
 )
 def test_an_answer_that_lacks_what_was_asked_for_is_not_given_again(
-    records: JobRecords,
+    records: JobStore,
     metrics: dict[str, object] | None,
     sanitizer: dict[str, object] | None,
     verdict: Status,
@@ -207,7 +205,7 @@ def test_what_a_timeout_cut_short_is_not_given_to_who_allows_more(
     assert reusable(body) is again
 
 
-def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(records: JobRecords, redis: Redis) -> None:
+def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(records: JobStore, redis: Redis) -> None:
     judged(records, "first")
     redis.delete("worker:w")
     assert asked(records) is None

@@ -241,7 +241,7 @@ def test_who_waits_for_a_locked_folder_can_be_cancelled(locked: Path) -> None:
 
 
 def test_a_folder_that_stays_locked_is_a_fault_of_the_machine(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LOCKED_S", 0.1)
+    monkeypatch.setattr(lease, "MAX_LOCKED_S", 0.1)
     with pytest.raises(InfrastructureFault, match="has been locked"), device_lease("card", lambda: False):
         pytest.fail("it was locked")
 
@@ -279,7 +279,7 @@ def test_a_folder_that_another_user_can_change_is_refused(made: Callable[[Path],
     with pytest.raises(UnsafeFolder, match="LEASE_DIR"):
         lease.check_folder()
     asked = subprocess.run(
-        [sys.executable, "-c", "from tasks.worker.lifecycle import look_at_sandbox; look_at_sandbox()"],
+        [sys.executable, "-c", "from tasks.worker.lifecycle import check_sandbox; check_sandbox()"],
         cwd=ROOT,
         env={**os.environ, "STATE_DIR": str(state / "state"), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,

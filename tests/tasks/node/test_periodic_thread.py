@@ -15,16 +15,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tasks.evaluation import self_test
 from tasks.fleet.heartbeat import Heartbeat, workers
-from tasks.fleet.quarantine import FAULTS, IN_A_ROW, Quarantine
+from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, Quarantine
 from tasks.jobs.job_lua import CHANNEL
-from tasks.jobs.job_notifier import JobHub
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_notifier import JobNotifier
+from tasks.jobs.job_store import JobStore
 from tasks.node import periodic_thread
 from tasks.node.device_info import CPU
-from tasks.node.periodic_thread import Loop
+from tasks.node.periodic_thread import PeriodicThread
 from tasks.worker.gpu_sampler import CardSampler
 from tasks.worker.reconciler import Reconciler
-from tasks.worker.toolchain_probe import OwnToolchain
+from tasks.worker.toolchain_probe import ToolchainProbe
 from tests.tasks.example_jobs import EVALUATE, until
 
 WAIT_S = 10.0
@@ -46,14 +46,14 @@ def test_a_loop_outlives_whatever_its_turns_raise(error: Exception, caplog: pyte
         missed.append(1)
         raise KeyError("in the cleaning up")
 
-    looping = Loop("reconciler", turn, 0.01, missed=fail_too)
+    looping = PeriodicThread("reconciler", turn, 0.01, missed=fail_too)
     with caplog.at_level(logging.WARNING):
         looping.start()
         assert again.wait(WAIT_S), "the thread has ended"
         until(lambda: looping.failing is None)
         looping.stop()
     assert len(missed) == 3
-    own = [record for record in caplog.records if "trying on" in record.message and "clean up" not in record.message]
+    own = [record for record in caplog.records if "retrying" in record.message and "clean up" not in record.message]
     assert len(own) == 1, "one line for a row of failures"
     assert bool(own[0].exc_info) is not isinstance(error, RedisConnectionError), "a fault of ours has its traceback"
 
@@ -62,7 +62,7 @@ def test_a_worker_says_which_of_its_loops_fail(redis: Redis) -> None:
     def fail() -> None:
         raise NO_PROCESS
 
-    failing = Loop("reconciler", fail, 60.0)
+    failing = PeriodicThread("reconciler", fail, 60.0)
     failing.start()
     until(lambda: failing.failing is not None)
     Heartbeat(redis, "w", CPU, 1, {}).beat()
@@ -82,9 +82,9 @@ def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Red
     redis.sadd("workers", "old@here")
     redis.set("worker:old@here", note)
     assert [worker.name for worker in workers(redis)] == ["good@here"]
-    records = JobRecords(redis, ttl_s=60)
+    records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
-    Reconciler(redis, records, ttl_s=60).look()
+    Reconciler(redis, records, ttl_s=60).run_once()
 
 
 def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
@@ -100,7 +100,7 @@ def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
 def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.fleet.quarantine.START_AGAIN_S", 0.05)
     monkeypatch.setattr("tasks.fleet.quarantine.EVERY_S", 0.01)
-    redis.hset(FAULTS, "w", IN_A_ROW)
+    redis.hset(FAULTS, "w", CONSECUTIVE_FAULTS)
     takes: list[bool] = []
     reasons: list[str | None] = []
 
@@ -123,11 +123,11 @@ def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPat
     much = "import sys; print('a warning ' * 100_000); print('the last word'); sys.exit(int(sys.argv[1]))"
     assert self_test._failure_of([sys.executable, "-c", much, "0"], Event()) is None
     told = self_test._failure_of([sys.executable, "-c", much, "1"], Event())
-    assert told is not None and told.endswith("the last word") and len(told) <= self_test.TOLD_CHARS
+    assert told is not None and told.endswith("the last word") and len(told) <= self_test.MAX_CHARS
 
 
 def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(redis: Redis) -> None:
-    hub = JobHub(redis)
+    hub = JobNotifier(redis)
     try:
         with hub.watch("a") as change:
             listener = hub._listener
@@ -147,7 +147,7 @@ def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(red
 
 def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.worker.toolchain_probe.ASK_AGAIN_S", 0.01)
-    own = OwnToolchain()
+    own = ToolchainProbe()
     answers: list[Any] = [NO_PROCESS, ChildProcessError("exit status 1"), "abc"]
 
     def ask() -> str:
@@ -156,7 +156,7 @@ def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.Mo
             raise answer
         return str(answer)
 
-    monkeypatch.setattr(own, "_ask", ask)
+    monkeypatch.setattr(own, "_identify", ask)
     own.start()
     until(lambda: own.identity == "abc")
     own.stop()
@@ -165,5 +165,5 @@ def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.Mo
 def test_a_card_sampler_that_says_what_is_no_text_is_ended_and_so_started_again() -> None:
     talks = "import sys, time; sys.stdout.buffer.write(b'\\xff\\xff\\n'); sys.stdout.flush(); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", talks], stdout=subprocess.PIPE, text=True, encoding="utf-8") as talker:
-        CardSampler("no card")._listen(talker)
+        CardSampler("no card")._read_output(talker)
         assert talker.wait(WAIT_S) != 0

@@ -28,9 +28,9 @@ from domain.settings import settings
 from tasks.builds.shared_cache import NOTHING
 from tasks.evaluation.pipeline import run
 from tasks.fleet.prebuilder_registry import builders
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.job_view import text
-from tasks.node.toolchain import without_driver
+from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import kernels_of
 from tasks.prebuild.prebuilder import Builder
 from tasks.runtime.build_stage import Building
@@ -80,8 +80,8 @@ def nodes(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=600)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=600)
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def test_a_damaged_build_is_made_anew_and_shipped_again(nodes: tuple[Workbench, 
 
 
 def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
-    nodes: tuple[Workbench, Workbench], redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path
+    nodes: tuple[Workbench, Workbench], redis: Redis, redis_url: str, records: JobStore, tmp_path: Path
 ) -> None:
     judge, other = nodes
     ahead = {name: request(f"{source}# {name}\n") for name, source in (("right", RELU), ("wrong", WRONG))}
@@ -226,12 +226,12 @@ def own(redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.Monkey
     settings.cache_clear()
 
 
-def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, records: JobRecords) -> None:
+def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, records: JobStore) -> None:
     endless = request(f"import time\ntime.sleep(600)\n{RELU}")
     for job_id in ("first", "same"):
         records.create(job_id, endless)
     with ThreadPoolExecutor() as threads:
-        looking = threads.submit(own.look)
+        looking = threads.submit(own.make_next)
         until(lambda: list(redis.scan_iter("builds:mark:*")))
         for job_id in ("first", "same"):
             assert not looking.done()
@@ -241,23 +241,23 @@ def test_what_nobody_wants_any_more_is_given_up(own: Builder, redis: Redis, reco
     assert not own._recent, "who sends it again finds it made"
 
 
-def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobRecords) -> None:
+def test_a_turn_that_it_did_not_get_is_none(own: Builder, redis: Redis, records: JobStore) -> None:
     asked = request(RELU)
     records.create("job", asked)
-    (one,) = own._ahead.wanted(["cpu"], [])
+    (one,) = own._plan.builds(["cpu"], [])
     redis.set(f"builds:mark:{one.key}", "somebody else", ex=60)
     assert not own._make(one)
     redis.delete(f"builds:mark:{one.key}")
     own._shipped._paused_until = time.monotonic() + 600
-    assert not own.look(), "after a failure of Redis"
+    assert not own.make_next(), "after a failure of Redis"
     own._shipped._paused_until = 0.0
-    assert own.look()
+    assert own.make_next()
     assert redis.hexists("builds:archives", one.key)
 
 
 @pytest.mark.slow
 def test_without_a_driver_nothing_is_said_about_what_may_want_one(
-    redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, redis_url: str, records: JobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a GPU that is not here: who judges there has its driver's library to link with."""
     right = "__global__ void ones(float* y) { y[threadIdx.x] = 1.0f; }"
@@ -278,12 +278,12 @@ def test_without_a_driver_nothing_is_said_about_what_may_want_one(
     try:
         bench = made._bench("sm_90")
         keys = {name: bench.build_key(kernel) for name, kernel in sources.items()}
-        while made.look():
+        while made.make_next():
             pass
     finally:
         made._own.close()
         settings.cache_clear()
     shipped = {text(key) for key in redis.hkeys("builds:archives")}
-    expected = {"cuda", "wrong cuda", "torch"} | ({"triton"} if without_driver() is None else set())
+    expected = {"cuda", "wrong cuda", "torch"} | ({"triton"} if missing_driver() is None else set())
     assert {name for name, key in keys.items() if key in shipped} == expected
     assert redis.get(f"builds:mark:{keys['wrong torch']}") == NOTHING.encode(), "nobody waits for it"

@@ -228,7 +228,7 @@ def test_code_is_read_when_the_runners_are_gone(bench: Workbench, monkeypatch: p
     states: list[str] = []
     stop = RunnerProcess.stop
     monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
-    monkeypatch.setattr(pipeline, "look_at_code", lambda *_: states.append(state(stopped[-1])))
+    monkeypatch.setattr(pipeline, "extract_code", lambda *_: states.append(state(stopped[-1])))
     asked = Request.from_wire(wire(RIGHT) | {"artifacts": ["ptx"]})
     assert run(asked, bench, lambda stage: None, lambda: False).outcome.status is Status.PASSED
     assert states == [""]

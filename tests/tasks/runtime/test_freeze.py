@@ -12,7 +12,7 @@ import pytest
 from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE, Status
 from sandbox.supervisor.runner_process import RunnerProcess
-from tasks.correctness.distribution_check import OtherDistributions
+from tasks.correctness.distribution_check import DistributionCheck
 from tasks.runtime.kernel_run import Contender
 from tasks.runtime.worker_context import Workbench
 from tests.flag_codes import codes
@@ -51,9 +51,9 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
 @pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
 def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
     """Of these nothing is said by that."""
-    freeze, outputs, undone = RunnerProcess.freeze, OtherDistributions._outputs, []
+    freeze, outputs, undone = RunnerProcess.freeze, DistributionCheck._outputs, []
 
-    def armed(self: OtherDistributions, contender: Contender) -> Any:
+    def armed(self: DistributionCheck, contender: Contender) -> Any:
         if contender.role == role and not undone and contender.session is not None:
             undone.append(contender.session.runner.pid)
         return outputs(self, contender)
@@ -64,7 +64,7 @@ def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytes
             os.kill(self.pid, signal.SIGCONT)
         return since
 
-    monkeypatch.setattr(OtherDistributions, "_outputs", armed)
+    monkeypatch.setattr(DistributionCheck, "_outputs", armed)
     monkeypatch.setattr(RunnerProcess, "freeze", undo)
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert undone and report.outcome.status is Status.PASSED, report.outcome

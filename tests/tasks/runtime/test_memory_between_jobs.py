@@ -16,7 +16,7 @@ from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.protocol.arena import HostArena
 from tasks.correctness.input_source import TrialInputs
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.runtime.stream_isolation import BeginAnew, Queues
 from tasks.runtime.worker_context import Workbench
 from tasks.timing.consistency_checks import CrossChecks
@@ -125,14 +125,14 @@ def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
 def test_nor_of_one_that_was_broken_off(
     bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
 ) -> None:
-    judge, windows = Rounds.judge, itertools.count()
+    judge, windows = Trials.judge, itertools.count()
 
-    def judge_some(rounds: Rounds, *args: Any) -> None:
+    def judge_some(rounds: Trials, *args: Any) -> None:
         if next(windows) == 3:
             raise raised
         judge(rounds, *args)
 
-    monkeypatch.setattr(Rounds, "judge", judge_some)
+    monkeypatch.setattr(Trials, "judge", judge_some)
     source = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS))
     if isinstance(raised, BeginAnew):
         assert judged(bench, source, source).outcome.status is Status.PASSED

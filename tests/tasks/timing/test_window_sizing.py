@@ -16,7 +16,7 @@ from domain.result import CANDIDATE, REFERENCE
 from profiling.results.samples import TimeRecord
 from profiling.stats.stopping_rule import coarse
 from profiling.window.timed_window import GateClosed
-from tasks.correctness.trials import Rounds
+from tasks.correctness.trials import Trials
 from tasks.timing import window_sizing
 from tasks.timing.gate_calibration import Rehearsal
 from tasks.timing.timing_stage import RESERVE_S, Timekeeper
@@ -47,7 +47,7 @@ def size(
         memory=lambda: memory,
     )
     monkeypatch.setattr(window_sizing, "rehearse", lambda contender, *_, **__: found[contender.role])
-    return WindowSize(cast(Rounds, rounds), 1.0)
+    return WindowSize(cast(Trials, rounds), 1.0)
 
 
 def record(calls: int, call_ms: float) -> TimeRecord:

@@ -26,7 +26,7 @@ from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import SANDBOX_LAYERS
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -50,8 +50,8 @@ def request(source: str, timeout: int = 60) -> Request:
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=600)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=600)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def start_worker(redis_url: str, folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def ended(records: JobRecords, job_id: str) -> bool:
+def ended(records: JobStore, job_id: str) -> bool:
     return seen(records, job_id).state.terminal
 
 
@@ -96,7 +96,7 @@ def owner_of(worker: psutil.Process, redis: Redis) -> psutil.Process:
 
 
 def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_process(
-    worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
+    worker: psutil.Process, records: JobStore, redis: Redis, tmp_path: Path
 ) -> None:
     job_id = submit(records, request(RIGHT)).job_id
     until(lambda: ended(records, job_id), START_S)
@@ -114,7 +114,7 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
 
 @pytest.mark.slow  # As a fault of the short campaign of tests/chaos; the next one too.
 def test_a_killed_pool_child_costs_an_attempt_not_the_job(
-    worker: psutil.Process, records: JobRecords, redis: Redis
+    worker: psutil.Process, records: JobStore, redis: Redis
 ) -> None:
     job_id = submit(records, request(HANGS)).job_id
     until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
@@ -135,7 +135,7 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
 
 
 def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
-    redis: Redis, redis_url: str, records: JobRecords, tmp_path: Path
+    redis: Redis, redis_url: str, records: JobStore, tmp_path: Path
 ) -> None:
     process = start_worker(redis_url, tmp_path)
     try:
@@ -160,7 +160,7 @@ def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
 
 @pytest.mark.slow  # tests/stack/test_serve.py kills one too; here it waits until the job's lease runs out.
 def test_a_killed_worker_is_replaced_and_its_job_run_again(
-    worker: psutil.Process, records: JobRecords, redis: Redis, redis_url: str, tmp_path: Path
+    worker: psutil.Process, records: JobStore, redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:
     job_id = submit(records, request(HANGS, timeout=15)).job_id
     until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
@@ -187,7 +187,7 @@ def test_a_job_outlives_a_restart_of_redis(tmp_path: Path) -> None:
     url = f"redis://127.0.0.1:{port}/0"
     server = start_redis(tmp_path, port)
     with Redis(port=port, retry=Retry(ExponentialBackoff(cap=0.5, base=0.01), 20)) as redis, published_to(url):
-        records = JobRecords(redis, ttl_s=600)
+        records = JobStore(redis, ttl_s=600)
         process = start_worker(url, tmp_path)
         job_id = submit(records, request(HANGS, timeout=10)).job_id
         until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
@@ -217,7 +217,7 @@ def busy_runner(worker: psutil.Process) -> psutil.Process | None:
 
 
 def test_a_cancelled_jobs_runner_is_gone_within_a_second(
-    worker: psutil.Process, records: JobRecords, redis: Redis
+    worker: psutil.Process, records: JobStore, redis: Redis
 ) -> None:
     app = create_app()
     took_s: list[float] = []
@@ -240,7 +240,7 @@ def test_a_cancelled_jobs_runner_is_gone_within_a_second(
 
 
 def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
-    worker: psutil.Process, records: JobRecords, redis: Redis, tmp_path: Path
+    worker: psutil.Process, records: JobStore, redis: Redis, tmp_path: Path
 ) -> None:
     running = submit(records, request(HANGS)).job_id
     until(lambda: seen(records, running).stage in (Stage.VALIDATE, Stage.TIME), START_S)

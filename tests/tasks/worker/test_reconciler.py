@@ -16,8 +16,8 @@ from domain.job import State
 from tasks.app import app
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs import job_store
-from tasks.jobs.job_queue import COMMON, line_of_gpu, line_of_worker
-from tasks.jobs.job_store import MAX_ATTEMPTS, JobRecords
+from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.submit import message_id, publish_again, submit, submit_many
 from tasks.node.device_info import CPU
 from tasks.worker import reconciler
@@ -33,12 +33,12 @@ def in_fast_motion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def job_records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, ttl_s=60)
+def job_records(redis: Redis) -> JobStore:
+    return JobStore(redis, ttl_s=60)
 
 
 @pytest.fixture
-def looker(redis: Redis, job_records: JobRecords) -> Reconciler:
+def looker(redis: Redis, job_records: JobStore) -> Reconciler:
     return Reconciler(redis, job_records, ttl_s=60)
 
 
@@ -49,7 +49,7 @@ def messages(redis: Redis, queue: str = "evaluate") -> list[str]:
 
 def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
     def looked() -> bool:
-        looker.look()
+        looker.run_once()
         return true()
 
     until(looked)
@@ -58,10 +58,10 @@ def look_until(looker: Reconciler, true: Callable[[], bool]) -> None:
 def look_for_a_while(looker: Reconciler) -> None:
     until_over = time.monotonic() + 3 * reconciler.SURE_S
     while time.monotonic() < until_over:
-        looker.look()
+        looker.run_once()
 
 
-def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis) -> None:
+def test_submitting_records_and_publishes(job_records: JobStore, redis: Redis) -> None:
     job_id = submit(job_records, EVALUATE).job_id
     batch = ["x", "y", "z"]
     submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
@@ -76,7 +76,7 @@ def test_submitting_records_and_publishes(job_records: JobRecords, redis: Redis)
 
 
 def test_a_job_is_accepted_though_kombu_goes_on_with_a_channel_that_it_has_closed(
-    job_records: JobRecords, looker: Reconciler, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    job_records: JobStore, looker: Reconciler, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does where Redis goes away between declaring a queue and publishing: `Producer._publish` has it by then."""
     with monkeypatch.context() as patch:
@@ -94,14 +94,14 @@ def test_threads_that_publish_share_one_lookup_of_the_backend() -> None:
         assert pool.submit(lambda: app.backend).result() is app.backend
 
 
-def test_a_lost_message_is_replaced(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_a_lost_message_is_replaced(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     job_records.create("lost", EVALUATE)
     look_until(looker, lambda: len(messages(redis)) == 1)
     look_for_a_while(looker)
     assert len(messages(redis)) == 1
 
 
-def test_as_many_are_replaced_as_were_lost(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_as_many_are_replaced_as_were_lost(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     for job_id in "abc":
         job_records.create(job_id, EVALUATE)
     waiting = [submit(job_records, EVALUATE).job_id for _ in range(3)]
@@ -111,20 +111,18 @@ def test_as_many_are_replaced_as_were_lost(looker: Reconciler, job_records: JobR
     assert messages(redis)[:3] == [message_id(each, 1) for each in waiting]
 
 
-def test_a_message_that_was_just_received_is_not_lost(
-    looker: Reconciler, job_records: JobRecords, redis: Redis
-) -> None:
+def test_a_message_that_was_just_received_is_not_lost(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     """Whoever received it claims a job in a moment: the line is short of one at every look, of another each time."""
     for number in range(40):
         submit(job_records, EVALUATE, job_id=f"{number}")
         redis.rpop(COMMON)
-        looker.look()
+        looker.run_once()
         assert job_records.claim("w") is not None
-        looker.look()
+        looker.run_once()
     assert messages(redis) == []
 
 
-def test_messages_without_jobs_mislead_nobody(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_messages_without_jobs_mislead_nobody(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     cancelled = submit(job_records, EVALUATE).job_id
     job_records.cancel(cancelled)
     requeued = submit(job_records, EVALUATE).job_id
@@ -141,7 +139,7 @@ def test_messages_without_jobs_mislead_nobody(looker: Reconciler, job_records: J
     assert messages(redis) == before
 
 
-def test_a_job_whose_owner_is_gone_is_queued_again(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_a_job_whose_owner_is_gone_is_queued_again(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     job_records.create("a", EVALUATE)
     assert job_records.claim("w") is not None
     look_until(looker, lambda: seen(job_records, "a").state is State.QUEUED)
@@ -151,18 +149,18 @@ def test_a_job_whose_owner_is_gone_is_queued_again(looker: Reconciler, job_recor
     assert job_records.complete("a", 2, report().body("a"))
 
 
-def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     job_records.create("a", EVALUATE)
     assert job_records.claim("w") is not None
     until_over = time.monotonic() + 2 * job_store.PULSE_TTL_S
     while time.monotonic() < until_over:
         assert job_records.pulse("a", 1) == "go on"
-        looker.look()
+        looker.run_once()
     assert seen(job_records, "a").attempt == 1
     assert messages(redis) == []
 
 
-def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: JobRecords) -> None:
+def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: JobStore) -> None:
     job_records.create("a", EVALUATE)
     for attempt in range(1, MAX_ATTEMPTS + 1):
         assert job_records.claim(f"w{attempt}") is not None
@@ -172,12 +170,12 @@ def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: Job
     assert view.error is not None and all(f"on w{attempt}" in view.error for attempt in range(1, MAX_ATTEMPTS + 1))
 
 
-def test_a_job_is_tried_again_by_another_worker(looker: Reconciler, job_records: JobRecords, redis: Redis) -> None:
+def test_a_job_is_tried_again_by_another_worker(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     for name in ("a", "b"):
         Heartbeat(redis, name, CPU, 1, {}).beat()
     job_records.create("job", EVALUATE)
     assert job_records.claim("a") is not None
-    own = line_of_worker("b")
+    own = queue_of_worker("b")
     look_until(looker, lambda: messages(redis, own) == [message_id("job", 2)])
     look_for_a_while(looker)
     assert messages(redis, own) == [message_id("job", 2)], "one that waits for its worker is not lost"
@@ -190,18 +188,18 @@ def test_a_job_is_tried_again_by_another_worker(looker: Reconciler, job_records:
 
 
 def test_a_message_for_one_gpu_is_replaced_in_its_own_queue(
-    looker: Reconciler, job_records: JobRecords, redis: Redis
+    looker: Reconciler, job_records: JobStore, redis: Redis
 ) -> None:
     Heartbeat(redis, "a", CPU, 1, {}).beat()
     wants_cpu = replace(EVALUATE, gpu="cpu")
     assert job_records.create("job", wants_cpu)
-    look_until(looker, lambda: len(messages(redis, line_of_gpu("cpu"))) == 1)
+    look_until(looker, lambda: len(messages(redis, queue_of_gpu("cpu"))) == 1)
     assert messages(redis) == []
 
 
-def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobRecords) -> None:
+def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobStore) -> None:
     first, second = (Reconciler(redis, job_records, ttl_s=60) for _ in range(2))
-    first.look()
+    first.run_once()
     job_records.create("lost", EVALUATE)
     look_for_a_while(second)
     assert messages(redis) == []
@@ -211,14 +209,14 @@ def test_one_reconciler_works_at_a_time(redis: Redis, job_records: JobRecords) -
     look_until(second, lambda: len(messages(redis)) == 1)
 
 
-def test_old_jobs_are_forgotten(redis: Redis, job_records: JobRecords) -> None:
+def test_old_jobs_are_forgotten(redis: Redis, job_records: JobStore) -> None:
     job_records.create("a", EVALUATE)
     job_records.cancel("a")
-    Reconciler(redis, job_records, ttl_s=0).look()
+    Reconciler(redis, job_records, ttl_s=0).run_once()
     assert job_records.list() == []
 
 
-def test_a_broker_that_is_away_leaves_the_job_accepted(job_records: JobRecords, redis: Redis) -> None:
+def test_a_broker_that_is_away_leaves_the_job_accepted(job_records: JobStore, redis: Redis) -> None:
     with published_to("redis://127.0.0.1:1/0"):
         job_id = submit(job_records, EVALUATE).job_id
     assert seen(job_records, job_id).state is State.QUEUED

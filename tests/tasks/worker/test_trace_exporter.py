@@ -23,7 +23,7 @@ from api.http.context import KEY, AppContext
 from domain.job import Stage
 from domain.settings import settings
 from tasks.jobs import trace_queue
-from tasks.jobs.job_store import JobRecords
+from tasks.jobs.job_store import JobStore
 from tasks.worker.trace_exporter import Tracing
 from tests.api.payloads import RELU, kernel
 from tests.otlp import Collector, Span, collector
@@ -54,22 +54,22 @@ def kept() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def records(redis: Redis) -> JobRecords:
-    return JobRecords(redis, 60)
+def records(redis: Redis) -> JobStore:
+    return JobStore(redis, 60)
 
 
-def judged(records: JobRecords, job_id: str) -> None:
+def judged(records: JobStore, job_id: str) -> None:
     """In two attempts; the first is lost while it builds."""
     first = records.claim("gpu0@a")
     assert first is not None and records.requeue(job_id, first.attempt, "its worker died")
     second = records.claim("gpu1@b")
     assert second is not None
     for stage in (Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
-        assert records.advance(job_id, second.attempt, stage)
+        assert records.enter_stage(job_id, second.attempt, stage)
     assert records.complete(job_id, second.attempt, report().body(job_id))
 
 
-def test_a_job_is_one_trace_from_post_to_its_result(redis: Redis, records: JobRecords, kept: Collector) -> None:
+def test_a_job_is_one_trace_from_post_to_its_result(redis: Redis, records: JobStore, kept: Collector) -> None:
     with traced_to(kept.url) as client:
         tracing = Tracing(redis, records)
         tracing.send()
@@ -98,7 +98,7 @@ def test_a_job_is_one_trace_from_post_to_its_result(redis: Redis, records: JobRe
     assert RELU not in str(kept.spans) and "its worker died" not in str(kept.spans)
 
 
-def test_a_batch_is_a_trace_for_each_of_its_jobs(redis: Redis, records: JobRecords, kept: Collector) -> None:
+def test_a_batch_is_a_trace_for_each_of_its_jobs(redis: Redis, records: JobStore, kept: Collector) -> None:
     with traced_to(kept.url) as client:
         tracing = Tracing(redis, records)
         tracing.send()
@@ -115,14 +115,14 @@ def test_a_batch_is_a_trace_for_each_of_its_jobs(redis: Redis, records: JobRecor
         )
 
 
-def test_without_an_endpoint_nothing_is_written(redis: Redis, records: JobRecords) -> None:
+def test_without_an_endpoint_nothing_is_written(redis: Redis, records: JobStore) -> None:
     app = create_app()
     job_id = app.test_client().post("/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()["job_id"]
     records.cancel(job_id)
     assert redis.keys("traces:*") == []
 
 
-def test_a_broken_collector_costs_traces_and_nothing_else(redis: Redis, records: JobRecords, kept: Collector) -> None:
+def test_a_broken_collector_costs_traces_and_nothing_else(redis: Redis, records: JobStore, kept: Collector) -> None:
     def end_one() -> Span | None:
         job_id = str(uuid4())
         records.create(job_id, EVALUATE)
@@ -143,7 +143,7 @@ def test_a_broken_collector_costs_traces_and_nothing_else(redis: Redis, records:
         assert end_one() is not None
 
 
-def test_a_collector_that_never_answers_holds_nobody_up(redis: Redis, records: JobRecords) -> None:
+def test_a_collector_that_never_answers_holds_nobody_up(redis: Redis, records: JobStore) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -168,7 +168,7 @@ def test_a_collector_that_never_answers_holds_nobody_up(redis: Redis, records: J
     assert time.monotonic() - began < 10
 
 
-def test_what_nobody_sends_is_bounded(redis: Redis, records: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_sends_is_bounded(redis: Redis, records: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_queue, "WAITING", 5)
     for number in range(20):
         trace_queue.put(redis, [{"job": str(number)}])
@@ -179,7 +179,7 @@ def test_what_nobody_sends_is_bounded(redis: Redis, records: JobRecords, monkeyp
 def test_an_endpoint_without_the_packages_stops_the_worker() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None; "
-        "from tasks.worker import lifecycle; lifecycle.look_for_telemetry()"
+        "from tasks.worker.lifecycle import require_telemetry_packages; require_telemetry_packages()"
     )
     for endpoint, status in (("http://127.0.0.1:9", 1), ("", 0)):
         environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
