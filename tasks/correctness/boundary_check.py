@@ -23,6 +23,7 @@ from validation.compare.rounding_boundary import Outputs, explained_by_jumps, fe
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
+from validation.inputs.distributions import perturbed
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
 
