@@ -88,7 +88,7 @@ def test_a_contract_beside_the_source_is_taken(run: Command, tmp_path: Path) -> 
     shutil.copy(EXAMPLES / "does-not-compile" / "kernel.cu", tmp_path)
     assert run("evaluate", tmp_path / "kernel.cu") == 2
     assert "kernel.io: is missing" in run.err and "openapi" not in run.err
-    assert "--io FILE" in run.err and "NAME.io.json beside NAME.cu" in run.err
+    assert "--io FILE" in run.err and "NAME.io.json next to NAME.cu" in run.err
     (tmp_path / "kernel.io.json").write_text(json.dumps(example["kernel"]["io"]))
     assert run("evaluate", tmp_path / "kernel.cu", "--json") == 1
     assert run.json()["verdict"] == "compile_error"
@@ -131,12 +131,12 @@ def test_ctrl_c_cancels_the_job(run: Command, files: Path, monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Client, "settled", interrupted)
+        patch.setattr(Client, "wait_for_job", interrupted)
         assert run("evaluate", files / "hangs.py") == 130
     assert "Cancelled job" in run.err
     with Client(run.url) as client:
         (job,) = client.jobs(limit=1)
-        assert client.settled(job.job_id).state == "cancelled"
+        assert client.wait_for_job(job.job_id).state == "cancelled"
 
 
 def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> None:

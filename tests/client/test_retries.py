@@ -94,7 +94,9 @@ def test_who_waits_for_a_service_that_is_away_is_told_once(ask: Asked, caplog: p
         ask(told.url, QUICK, "judge", KERNEL)
     (said,) = caplog.messages
     assert (
-        said.startswith(f"no answer from {told.url}: ") and said.endswith("Trying again for 20 s") and ".." not in said
+        said.startswith(f"no response from {told.url}: ")
+        and said.endswith("Trying again for 20 s")
+        and ".." not in said
     )
 
 
