@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kernel_eval_client.sanitizer import Finding
 
-AROUND = 2
-MOST = 5
+CONTEXT_LINES = 2
+MAXIMUM_ERRORS = 5
 
 _COMPILER = re.compile(
     r"^kernel\.(?:cu|py)\((\d+)\)(?::| ) *(?:fatal |catastrophic )?(error\b.*|warning\b.*)$", re.MULTILINE
@@ -37,17 +37,17 @@ def error_lines(error: str) -> list[ErrorLine]:
     if not locations and (lines := _TRACEBACK.findall(first)):
         messages = _LAST_LINE.findall(first)
         locations = [ErrorLine(int(lines[-1]), messages[-1] if messages else error.splitlines()[0])]
-    by_line = {spot.line: spot for spot in reversed(locations)}
-    return sorted(by_line.values(), key=lambda spot: spot.line)[:MOST]
+    by_line = {location.line: location for location in reversed(locations)}
+    return sorted(by_line.values(), key=lambda location: location.line)[:MAXIMUM_ERRORS]
 
 
-def excerpt(source: str, spot: ErrorLine) -> list[str]:
+def excerpt(source: str, location: ErrorLine) -> list[str]:
     """The line and two on either side, numbered, with an arrow at the line; [] if the source lacks it."""
     lines = source.splitlines()
-    if not 1 <= spot.line <= len(lines):
+    if not 1 <= location.line <= len(lines):
         return []
-    numbers = range(max(1, spot.line - AROUND), min(len(lines), spot.line + AROUND) + 1)
-    return [f"{'>' if number == spot.line else ' '} {number:4} | {lines[number - 1]}" for number in numbers]
+    numbers = range(max(1, location.line - CONTEXT_LINES), min(len(lines), location.line + CONTEXT_LINES) + 1)
+    return [f"{'>' if number == location.line else ' '} {number:4} | {lines[number - 1]}" for number in numbers]
 
 
 def finding_excerpt(source: str, finding: Finding) -> list[str]:

@@ -53,16 +53,16 @@ class Retry:
     """How the client retries a call that gets no response, 429 or 5xx.
 
     It gives up `patience_s` seconds after the first failure, or at once if `Retry-After` exceeds the rest of that.
-    Pauses double from `first_s` to `most_s` seconds, with random jitter; the client waits `Retry-After` in full.
+    Pauses double from `first_pause_s` to `max_pause_s`, with random jitter; the client waits `Retry-After` in full.
     """
 
     patience_s: float = 120.0
-    first_s: float = 0.25
-    most_s: float = 10.0
+    first_pause_s: float = 0.25
+    max_pause_s: float = 10.0
 
     def pause(self, failures: int, retry_after: float | None) -> float:
         """Seconds before the next try, after `failures` consecutive failures."""
-        backoff = min(self.most_s, self.first_s * 2.0 ** min(failures - 1, 30)) * random.uniform(0.5, 1.0)
+        backoff = min(self.max_pause_s, self.first_pause_s * 2.0 ** min(failures - 1, 30)) * random.uniform(0.5, 1.0)
         return backoff if retry_after is None else retry_after + backoff * 0.1
 
 
@@ -212,7 +212,7 @@ class Protocol:
                 raise StillRunning(job_id, job.state, now - began, job.raw)
             if now - sent_at < call.hold_s / 2:
                 # The service has no free slot for long polls, or it is shutting down.
-                yield Pause(min(remaining, response.retry_after or self.retry.first_s))
+                yield Pause(min(remaining, response.retry_after or self.retry.first_pause_s))
 
     def wait(self, job_id: str, max_wait_s: float | None) -> Flow[Result]:
         """The job's result. Raises JobFailed or JobCancelled if the job ends without one."""

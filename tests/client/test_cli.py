@@ -287,15 +287,15 @@ def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
         run.url = told.url
         assert run("doctor", "--quick", "--json") == 0
     checks = {check["name"]: check for check in run.json()["checks"]}
-    assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["found"]
-    assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
+    assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["detail"]
+    assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["detail"] == "1: H200"
 
 
 def test_what_every_command_takes_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["--json", "--url", url, "--patience", "0", "doctor"]) == 3
     (check,) = json.loads(capsys.readouterr().out)["checks"]
-    assert url in check["found"]
+    assert url in check["detail"]
     assert main(["--url", "http://127.0.0.1:1", "doctor", "--url", url, "--json", "--patience", "0"]) == 3
     assert url in capsys.readouterr().out
 

@@ -42,11 +42,11 @@ def describe(result: Result, source: str, reference: str) -> Iterator[str]:
             yield from _in_source(build_error, text)
         return
     locations = error_lines(error)
-    for spot in locations[:_ERROR_LINES]:
-        yield f"{prefix}line {spot.line}:"
-        if spot.message not in headline:
-            yield quoted(spot.message, 200)
-        yield from (quoted(line, 120) for line in excerpt(text, spot))
+    for location in locations[:_ERROR_LINES]:
+        yield f"{prefix}line {location.line}:"
+        if location.message not in headline:
+            yield quoted(location.message, 200)
+        yield from (quoted(line, 120) for line in excerpt(text, location))
     if not locations:
         yield from (quoted(line, 160) for line in details[: _LINES - 1])
 

@@ -56,7 +56,7 @@ def _judge(session: Session, folder: Folder, arguments: argparse.Namespace) -> I
         for entry in session.client.map(
             folder.submissions, concurrency=arguments.concurrency, max_wait_s=arguments.max_wait
         ):
-            bar.advance(entry.submission.label or "")
+            bar.step(entry.submission.label or "")
             yield entry
 
 

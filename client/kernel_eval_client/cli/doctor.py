@@ -35,7 +35,7 @@ class Check:
 
     name: str
     state: str
-    found: str
+    detail: str
     fix: str = ""
 
 
@@ -46,7 +46,7 @@ def doctor(session: Session, arguments: argparse.Namespace) -> Exit:
         checks.append(check)
         if not session.as_json:
             mark, style = MARKS[check.state]
-            session.out.say((mark, style), f"  {check.name:<10} {check.found}")
+            session.out.say((mark, style), f"  {check.name:<10} {check.detail}")
             if check.fix:
                 session.out.say(f"{'':21}{check.fix}", style="dim")
     failed = any(check.state == FAILED for check in checks)

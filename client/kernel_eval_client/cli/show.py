@@ -119,9 +119,9 @@ def _failure(console: Terminal, error: str, source: str, *, verbose: bool) -> No
     lines = error.splitlines()
     locations = error_lines(error)
     console.say(f"  {lines[0]}", style=BAD)
-    for spot in locations:
-        console.say(f"  line {spot.line}: {spot.message}", style="bold")
-        for line in excerpt(source, spot):
+    for location in locations:
+        console.say(f"  line {location.line}: {location.message}", style="bold")
+        for line in excerpt(source, location):
             console.block([line], "bold" if line.startswith(">") else DIM)
     details = lines[1:] if verbose or not locations else []
     printed = details if verbose else details[:ERROR_LINES]

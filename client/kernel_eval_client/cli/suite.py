@@ -108,7 +108,7 @@ def _judge(
                 errors[key] = finished.error
             outcome: Any = finished.result if finished.error is None else session.error_object(finished.error)
             log.write(key, case.problem.name, case.candidate.label, outcome)
-            bar.advance(case.name)
+            bar.step(case.name)
     return errors
 
 

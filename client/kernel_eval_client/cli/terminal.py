@@ -106,7 +106,7 @@ class Bar:
         self._progress = progress
         self._task = progress.add_task("judging", total=total)
 
-    def advance(self, message: str) -> None:
+    def step(self, message: str) -> None:
         """Counts one more and shows the message."""
         self._progress.update(self._task, advance=1, description=plain(message))
 
