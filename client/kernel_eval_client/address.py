@@ -1,4 +1,4 @@
-"""Where the service is and who asks: by argument, by environment variable, by default."""
+"""The service's URL and the API key: from arguments, environment variables or defaults."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True)
 class Address:
-    """A service's URL without a slash at its end, and the API key to show there, if any."""
+    """A service's URL without a final slash, and the API key for it, if any."""
 
     url: str
     api_key: str | None = field(default=None, repr=False)
 
     @classmethod
     def find(cls, url: str | None = None, api_key: str | None = None) -> Address:
-        """What is None comes from `KERNEL_EVAL_URL` and `KERNEL_EVAL_API_KEY`; without them, this machine's port 8000.
+        """The address from the arguments, else from `KERNEL_EVAL_URL` and `KERNEL_EVAL_API_KEY`, else local port 8000.
 
-        A key from the environment goes to the URL it was set for: with another `url` the key has to be given too.
-        Raises CallerError for what is no URL.
+        The key in the environment belongs to the URL there: another `url` does not get it and needs an `api_key`.
+        Raises CallerError for an invalid URL.
         """
-        known = os.environ.get(URL_VARIABLE, DEFAULT_URL).rstrip("/")
-        address = (url or known).rstrip("/")
-        if api_key is None and address == known:
+        default_url = os.environ.get(URL_VARIABLE, DEFAULT_URL).rstrip("/")
+        address = (url or default_url).rstrip("/")
+        if api_key is None and address == default_url:
             api_key = os.environ.get(KEY_VARIABLE)
         if not address.startswith(("http://", "https://")):
             raise CallerError(f"{address!r} is no URL of a service; it begins with http:// or https://")
@@ -36,9 +36,9 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """On this machine: no proxy stands in between, whatever the environment says."""
+        """Whether the service runs on this machine; the client then ignores proxies of the environment."""
         return urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
 
     def headers(self) -> dict[str, str]:
-        """Those of every request."""
+        """The headers of every request."""
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}

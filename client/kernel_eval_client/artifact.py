@@ -1,4 +1,4 @@
-"""What is kept beside a job's result: the texts of its kernels and a profiler's reports, or why one cannot be had."""
+"""Artifacts of a job: the code of its kernels as text, and a profiler's reports; or why one is unavailable."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class Artifact:
-    """One text, of `bytes` in UTF-8, or a report; where there is none, `name` is None and `unavailable` says why.
+    """One text or report, of `bytes` bytes. Without one, `name` is None and `unavailable` is the reason.
 
-    `side` is candidate (also of a kernel that is judged alone) or reference, `format` sass, ptx, ttir, ttgir or llir;
-    ncu-rep of a report of Nsight Compute, which its own window opens.
+    `side` is candidate or reference; a kernel without a reference is the candidate. `format` is sass, ptx, ttir, ttgir
+    or llir, or ncu-rep for a report that Nsight Compute opens.
     """
 
     side: str
@@ -32,30 +32,30 @@ class Artifact:
 
     @property
     def is_text(self) -> bool:
-        """Whether `Client.artifact` can give it; `Client.artifact_bytes` gives all."""
+        """Whether `Client.artifact` can return it; `Client.artifact_bytes` returns any artifact."""
         return self.format != PROFILE
 
     def path(self, job_id: str) -> str:
-        """Where the service has it. Raises ValueError where there is none."""
-        # Part of a URL and, for who saves it, of a file's path: a name that is more than a name is none.
+        """The artifact's path at the service. Raises ValueError for an unavailable artifact or an unsafe name."""
+        # The name becomes a part of a URL and of a file's path: it must not contain a path.
         if self.name is None or self.side not in SIDES or not _PLAIN_NAME.fullmatch(self.name):
             raise ValueError(self.unavailable or f"{self.side}/{self.name} is no artifact")
         return f"/job/{quote(job_id, safe='')}/artifacts/{self.side}/{self.name}"
 
     @classmethod
     def all_of(cls, result: Mapping[str, Any]) -> list[Artifact]:
-        """Of an answer as it came; empty where none were asked for."""
+        """All artifacts of a result (as JSON); empty if the request asked for none."""
         return [
             cls(
                 side=side,
-                format=str(told.get("format")),
-                name=told.get("name"),
-                kernel=told.get("kernel"),
-                variant=told.get("variant"),
-                bytes=told.get("bytes") or 0,
-                truncated=bool(told.get("truncated")),
-                unavailable=told.get("unavailable"),
+                format=str(entry.get("format")),
+                name=entry.get("name"),
+                kernel=entry.get("kernel"),
+                variant=entry.get("variant"),
+                bytes=entry.get("bytes") or 0,
+                truncated=bool(entry.get("truncated")),
+                unavailable=entry.get("unavailable"),
             )
             for side, key in SIDES.items()
-            for told in (result.get(key) or {}).get("artifacts") or ()
+            for entry in (result.get(key) or {}).get("artifacts") or ()
         ]

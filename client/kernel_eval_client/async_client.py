@@ -13,13 +13,13 @@ import httpx
 from kernel_eval_client.address import Address
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import CallerError, KernelEvalError
-from kernel_eval_client.events import SILENCE_S, Event, Following
+from kernel_eval_client.events import SILENCE_S, Event, EventStream
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
 from kernel_eval_client.pages import Pages
 from kernel_eval_client.result import Result
-from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, submission_of
-from kernel_eval_client.wire import Answer, Call, NoAnswer
+from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, to_submission
+from kernel_eval_client.wire import Call, NoResponse, Response
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONCURRENCY = 32
 AHEAD = 4
-"""With `ordered`, so many times `concurrency` may be done before one that is still waited for."""
+"""With `ordered`, at most this many times `concurrency` results wait for an earlier one."""
 UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """One of many: the submission, its place in the order they came, and a result or the error in its stead.
+    """One of many submissions with its result, or with the error in place of it.
 
-    What was given and is no submission has an error; it is `submission.kernel` then.
+    `index` is its position among the submissions. An object that is no submission gets an error, and is in
+    `submission.kernel`.
     """
 
     index: int
@@ -45,7 +46,7 @@ class Finished:
 
 
 class AsyncClient:
-    """Asks one service. See `Client`: the same methods, to be awaited; `map` and `jobs` are asynchronous iterators."""
+    """An asynchronous client of one service, with the methods of `Client`; `map` and `jobs` are async iterators."""
 
     def __init__(self, url: str | None = None, api_key: str | None = None, *, retry: Retry | None = None) -> None:
         self.address = Address.find(url, api_key)
@@ -60,7 +61,7 @@ class AsyncClient:
     async def evaluate(
         self, kernel: KernelLike, *, max_wait_s: float | None = None, **options: Unpack[Options]
     ) -> Result:
-        """The verdict about one kernel."""
+        """Judges one kernel without a reference."""
         return await self.judge(Submission(kernel, **options), max_wait_s=max_wait_s)
 
     async def compare(
@@ -71,74 +72,78 @@ class AsyncClient:
         max_wait_s: float | None = None,
         **options: Unpack[Options],
     ) -> Result:
-        """The verdict about a kernel against a reference."""
+        """Judges a candidate against a reference."""
         return await self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
     async def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
-        """The verdict about a submission."""
-        return await self._run(self._flows.judge(submission_of(submission), max_wait_s))
+        """Submits, waits and returns the result."""
+        return await self._run(self._flows.judge(to_submission(submission), max_wait_s))
 
     async def submit(self, submission: SubmissionLike) -> Job:
-        """Hands in and does not wait."""
-        return await self._run(self._flows.submit(submission_of(submission)))
+        """Submits without waiting, and returns the job."""
+        return await self._run(self._flows.submit(to_submission(submission)))
 
     async def job(self, job_id: str) -> Job:
-        """The job as it is now."""
+        """The job in its current state."""
         return await self._run(self._flows.job(job_id))
 
     async def wait(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
-        """The job's result, once there is one."""
+        """Waits for the job and returns its result."""
         return await self._run(self._flows.wait(job_id, max_wait_s))
 
-    async def settled(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
-        """The job once it has ended, however it did."""
-        return await self._run(self._flows.settled(job_id, max_wait_s))
+    async def wait_for_job(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
+        """Waits for the job's end, whether it completes, fails or is cancelled."""
+        return await self._run(self._flows.wait_for_job(job_id, max_wait_s))
 
     async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
-        """The service's report of a job as an HTML page, once it has ended."""
+        """Waits for the job's end and returns the service's report as an HTML page."""
         return await self._run(self._flows.report(job_id, max_wait_s))
 
     async def artifacts(self, job_id: str) -> list[Artifact]:
-        """What is kept beside the job's result, and what cannot be had of what was asked for; empty before it has."""
+        """The artifacts of the job's result, unavailable ones too; empty until the job has a result."""
         return await self._run(self._flows.artifacts(job_id))
 
     async def artifact(self, job_id: str, artifact: Artifact) -> str:
-        """Its text. It comes out of the submission's own build; raises CallerError where there is none."""
+        """The artifact's text, which the submission's own build wrote. Raises CallerError for an unavailable one."""
         return await self._run(self._flows.artifact(job_id, artifact))
 
     async def artifact_bytes(self, job_id: str, artifact: Artifact) -> bytes:
-        """Its bytes: also of a profiler's report, which is no text."""
+        """The bytes of an artifact: of a text, or of a profiler's report."""
         return await self._run(self._flows.artifact_bytes(job_id, artifact))
 
     async def events(self, job_id: str) -> AsyncIterator[Event]:
-        """What happens to the job as it happens, from its beginning to its end, through connections that break."""
-        following = Following(job_id, self._flows.retry, self.address.url)
-        while not following.over:
-            gone: KernelEvalError | NoAnswer | None = None
+        """Yields the job's events, from its first to its last. It reconnects after a broken connection."""
+        stream = EventStream(job_id, self._flows.retry, self.address.url)
+        while not stream.over:
+            failure: KernelEvalError | NoResponse | None = None
             try:
-                connection = self._http.stream("GET", following.path, headers=following.headers(), timeout=SILENCE_S)
-                async with connection as answer:
-                    following.opened(
-                        Answer(answer.status_code, answer.headers, b"" if answer.is_success else await answer.aread())
+                connection = self._http.stream("GET", stream.path, headers=stream.headers(), timeout=SILENCE_S)
+                async with connection as response:
+                    stream.check_response(
+                        Response(
+                            response.status_code,
+                            response.headers,
+                            b"" if response.is_success else await response.aread(),
+                        )
                     )
-                    async for line in answer.aiter_lines():
-                        if (event := following.line(line)) is not None:
+                    async for line in response.aiter_lines():
+                        if (event := stream.line(line)) is not None:
                             yield event
             except httpx.TransportError as error:
-                gone = NoAnswer(str(error) or type(error).__name__)
+                failure = NoResponse(str(error) or type(error).__name__)
             except KernelEvalError as error:
-                gone = error
-            if not following.over:
-                await asyncio.sleep(following.pause(gone))
+                failure = error
+            if not stream.over:
+                await asyncio.sleep(stream.pause(failure))
 
     async def cancel(self, job_id: str, *, wait_s: float = 0.0) -> Job:
-        """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""
+        """Cancels the job. A running job takes a moment to stop: `wait_s` is the maximum time to wait, up to 600 s."""
         return await self._run(self._flows.cancel(job_id, wait_s))
 
     async def jobs(
         self, *, state: str | None = None, batch_id: str | None = None, limit: int | None = None
     ) -> AsyncIterator[Job]:
-        """The jobs that are kept, newest first, without their results; all of them, or the first `limit`."""
+        """Yields the stored jobs, newest first, without their results: all of them, or the first `limit`."""
         pages = Pages(state, batch_id, limit)
         while pages.more:
             for job in pages.take(await self._run(self._flows.jobs(pages.params()))):
@@ -152,43 +157,43 @@ class AsyncClient:
         max_wait_s: float | None = None,
         ordered: bool = False,
     ) -> AsyncIterator[Finished]:
-        """Judges them all, so many at a time, and gives each back when it is done: exactly one `Finished` for each.
+        """Judges every submission, `concurrency` at a time, and yields exactly one `Finished` for each when it is done.
 
-        In the order in which they are done, or with `ordered` in which they came; `Finished.index` tells that. They are
-        taken one by one when there is room, so that a generator may make thousands.
+        The order is that of completion, or with `ordered` that of the submissions; `Finished.index` is the position
+        among them. It reads `submissions` one by one when there is room, so that a generator may yield thousands.
         """
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}: nothing would be judged; give 1 or more")
-        source, due = enumerate(submissions), 0
+        source, next_index = enumerate(submissions), 0
         running: set[asyncio.Task[Finished]] = set()
-        early: dict[int, Finished] = {}
+        waiting: dict[int, Finished] = {}
         try:
             while True:
                 while (
                     len(running) < concurrency
-                    and len(early) < AHEAD * concurrency
-                    and (taken := next(source, None)) is not None
+                    and len(waiting) < AHEAD * concurrency
+                    and (indexed := next(source, None)) is not None
                 ):
-                    running.add(asyncio.create_task(self._finished(*taken, max_wait_s)))
+                    running.add(asyncio.create_task(self._finished(*indexed, max_wait_s)))
                 if not running:
                     return
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 while done:
                     finished = done.pop().result()
                     if ordered:
-                        early[finished.index] = finished
+                        waiting[finished.index] = finished
                     else:
                         yield finished
-                while due in early:
-                    yield early.pop(due)
-                    due += 1
+                while next_index in waiting:
+                    yield waiting.pop(next_index)
+                    next_index += 1
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
     async def health(self) -> Mapping[str, Any]:
-        """The body of /health, also of a service that is not healthy. Asked once, without trying again."""
+        """The body of /health, also of an unhealthy service. It sends one request and never retries."""
         return await self._run(self._flows.health())
 
     async def stats(self) -> Mapping[str, Any]:
@@ -196,7 +201,7 @@ class AsyncClient:
         return await self._run(self._flows.get("/stats"))
 
     async def cleanup_jobs(self, *, older_than_s: float = 300) -> Mapping[str, Any]:
-        """Has finished jobs forgotten."""
+        """Deletes the records of jobs that finished more than `older_than_s` seconds ago."""
         return await self._run(self._flows.post("/admin/cleanup-jobs", older_than=f"{older_than_s:g}"))
 
     async def document(self) -> Mapping[str, Any]:
@@ -208,7 +213,7 @@ class AsyncClient:
         return await self._run(self._flows.text(path))
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncClient:
@@ -219,32 +224,32 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    async def _finished(self, index: int, given: SubmissionLike, max_wait_s: float | None) -> Finished:
+    async def _finished(self, index: int, submitted: SubmissionLike, max_wait_s: float | None) -> Finished:
         try:
-            submission = submission_of(given)
+            submission = to_submission(submitted)
         except CallerError as error:
-            return Finished(index, Submission(given), None, error)  # type: ignore[arg-type]
+            return Finished(index, Submission(submitted), None, error)  # type: ignore[arg-type]
         try:
             return Finished(index, submission, await self.judge(submission, max_wait_s=max_wait_s), None)
         except KernelEvalError as error:
             return Finished(index, submission, None, error)
 
     async def _run(self, flow: Flow[T]) -> T:
-        reply: Answer | NoAnswer | None = None
+        reply: Response | NoResponse | None = None
         while True:
             try:
                 step = flow.send(reply)
             except StopIteration as end:
-                found: T = end.value
-                return found
+                result: T = end.value
+                return result
             reply = await self._take(step)
 
-    async def _take(self, step: Step) -> Answer | NoAnswer | None:
+    async def _take(self, step: Step) -> Response | NoResponse | None:
         if not isinstance(step, Call):
             await asyncio.sleep(step.seconds)
             return None
         try:
-            answer = await self._http.request(
+            response = await self._http.request(
                 step.method,
                 step.path,
                 content=step.body,
@@ -253,5 +258,5 @@ class AsyncClient:
                 timeout=step.timeout_s,
             )
         except httpx.TransportError as error:
-            return NoAnswer(str(error) or type(error).__name__)
-        return Answer(answer.status_code, answer.headers, answer.content)
+            return NoResponse(str(error) or type(error).__name__)
+        return Response(response.status_code, response.headers, response.content)

@@ -1,4 +1,4 @@
-"""An asynchronous client in a thread of its own, for a caller that has no event loop, or one that is busy."""
+"""An asynchronous client in a separate thread, for a caller without an event loop or with a busy one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Background:
-    """Its loop runs from `__enter__` to `__exit__`, which ends whatever is still under way."""
+    """Runs an event loop from `__enter__` to `__exit__`, which cancels the remaining tasks."""
 
     def __init__(self, make: Callable[[], AsyncClient]) -> None:
         self._make = make
@@ -34,7 +34,7 @@ class Background:
         self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns, run there; its exceptions are raised here."""
+        """Runs the coroutine in the thread; returns its result or raises its exception here."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _run_loop(self) -> None:
@@ -43,7 +43,7 @@ class Background:
         except BaseException as error:
             if self._ready.done():
                 raise
-            self._ready.set_exception(error)  # No event loop could be made: `__enter__` raises it, and waits no longer.
+            self._ready.set_exception(error)  # Without an event loop, `__enter__` raises this error and stops waiting.
 
     async def _live(self) -> None:
         stop = asyncio.Event()
@@ -55,7 +55,7 @@ class Background:
         async with client:
             self._ready.set_result((client, asyncio.get_running_loop(), stop))
             await stop.wait()
-            # Before the connections close: what is still under way would take that for an outage, and say so.
+            # Before the connections close: the remaining tasks would log that as an outage.
             under_way = asyncio.all_tasks() - {asyncio.current_task()}
             for task in under_way:
                 task.cancel()

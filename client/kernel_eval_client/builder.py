@@ -1,4 +1,4 @@
-"""Tensors by how they are drawn, and a builder that strings arguments into an IO contract."""
+"""Functions that describe a tensor and how to draw its values, and a builder for IO contracts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_eval_client.contract import (
 def create_tensor_spec(
     shape: Sequence[int], dtype: str = "float32", init_kind: str | None = None, seed: int | None = None, **init: Any
 ) -> TensorSpec:
-    """A tensor of that shape; without `init_kind` the service's default: standard normal, or poison for an output."""
+    """A tensor of that shape. Without `init_kind`, inputs are standard normal and outputs are filled with poison."""
     drawn = TensorInit(init_kind, seed, **init) if init_kind is not None else None
     return TensorSpec(tuple(shape), dtype, drawn)
 
@@ -73,7 +73,7 @@ class IOContractBuilder:
         return self._add(ArgSpec(name, "tensor", tensor_spec=spec))
 
     def add_output_tensor(self, name: str, shape: Sequence[int], dtype: str = "float32") -> IOContractBuilder:
-        """A tensor that is written; it begins as poison, so that what is left out shows."""
+        """A tensor that is written. The service fills it with poison first, so that an unwritten element shows."""
         return self._add(ArgSpec(name, "tensor", tensor_spec=TensorSpec(tuple(shape), dtype), role="output"))
 
     def add_inout_tensor(self, name: str, spec: TensorSpec) -> IOContractBuilder:
@@ -115,7 +115,7 @@ class IOContractBuilder:
         return self._set(shared_mem=size)
 
     def build(self) -> IOContract:
-        """The contract so far; the builder may go on."""
+        """The contract of the arguments so far; the builder remains usable."""
         return IOContract(tuple(self._args), LaunchConfig(**self._launch) if self._launch else None)
 
     def _add(self, arg: ArgSpec) -> IOContractBuilder:

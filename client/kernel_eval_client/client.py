@@ -14,13 +14,13 @@ from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.async_client import CONCURRENCY, UNLIMITED, AsyncClient, Finished
 from kernel_eval_client.background import Background
 from kernel_eval_client.errors import KernelEvalError
-from kernel_eval_client.events import SILENCE_S, Event, Following
+from kernel_eval_client.events import SILENCE_S, Event, EventStream
 from kernel_eval_client.flow import Flow, Protocol, Retry, Step
 from kernel_eval_client.job import Job
 from kernel_eval_client.pages import Pages
 from kernel_eval_client.result import Result
-from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, submission_of
-from kernel_eval_client.wire import Answer, Call, NoAnswer
+from kernel_eval_client.submission import KernelLike, Options, Submission, SubmissionLike, to_submission
+from kernel_eval_client.wire import Call, NoResponse, Response
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 
 class Client:
-    """Asks one service; threads may share it.
+    """A client of one service; threads may share it.
 
-    `url` and `api_key` come from `KERNEL_EVAL_URL` and `KERNEL_EVAL_API_KEY` where they are not given. A kernel that
-    fails is a Result. What raises is in `kernel_eval_client.errors`: CallerError for a request at fault, RateLimited
-    and ServiceError once trying again (`retry`) was of no use, StillRunning when `max_wait_s` is over; None waits for
-    ever.
+    `url` and `api_key` default to `KERNEL_EVAL_URL` and `KERNEL_EVAL_API_KEY`. A kernel that fails is a Result.
+
+    Methods raise the exceptions in `kernel_eval_client.errors`. CallerError: the request is at fault. RateLimited and
+    ServiceError: retries (`retry`) did not help. StillRunning: `max_wait_s` seconds are over; None waits without end.
     """
 
     def __init__(self, url: str | None = None, api_key: str | None = None, *, retry: Retry | None = None) -> None:
@@ -49,7 +49,7 @@ class Client:
         )
 
     def evaluate(self, kernel: KernelLike, *, max_wait_s: float | None = None, **options: Unpack[Options]) -> Result:
-        """The verdict about one kernel."""
+        """Judges one kernel without a reference."""
         return self.judge(Submission(kernel, **options), max_wait_s=max_wait_s)
 
     def compare(
@@ -60,71 +60,73 @@ class Client:
         max_wait_s: float | None = None,
         **options: Unpack[Options],
     ) -> Result:
-        """The verdict about a kernel against a reference."""
+        """Judges a candidate against a reference."""
         return self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
     def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
-        """The verdict about a submission."""
-        return self._run(self._flows.judge(submission_of(submission), max_wait_s))
+        """Submits, waits and returns the result."""
+        return self._run(self._flows.judge(to_submission(submission), max_wait_s))
 
     def submit(self, submission: SubmissionLike) -> Job:
-        """Hands in and does not wait."""
-        return self._run(self._flows.submit(submission_of(submission)))
+        """Submits without waiting, and returns the job."""
+        return self._run(self._flows.submit(to_submission(submission)))
 
     def job(self, job_id: str) -> Job:
-        """The job as it is now."""
+        """The job in its current state."""
         return self._run(self._flows.job(job_id))
 
     def wait(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
-        """The job's result, once there is one; raises JobFailed or JobCancelled where it ends without."""
+        """Waits for the job and returns its result. Raises JobFailed or JobCancelled if it ends without one."""
         return self._run(self._flows.wait(job_id, max_wait_s))
 
-    def settled(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
-        """The job once it has ended, however it did."""
-        return self._run(self._flows.settled(job_id, max_wait_s))
+    def wait_for_job(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
+        """Waits for the job's end, whether it completes, fails or is cancelled."""
+        return self._run(self._flows.wait_for_job(job_id, max_wait_s))
 
     def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
-        """The service's report of a job as an HTML page, once it has ended."""
+        """Waits for the job's end and returns the service's report as an HTML page."""
         return self._run(self._flows.report(job_id, max_wait_s))
 
     def artifacts(self, job_id: str) -> list[Artifact]:
-        """What is kept beside the job's result, and what cannot be had of what was asked for; empty before it has."""
+        """The artifacts of the job's result, unavailable ones too; empty until the job has a result."""
         return self._run(self._flows.artifacts(job_id))
 
     def artifact(self, job_id: str, artifact: Artifact) -> str:
-        """Its text. It comes out of the submission's own build; raises CallerError where there is none."""
+        """The artifact's text, which the submission's own build wrote. Raises CallerError for an unavailable one."""
         return self._run(self._flows.artifact(job_id, artifact))
 
     def artifact_bytes(self, job_id: str, artifact: Artifact) -> bytes:
-        """Its bytes: also of a profiler's report, which is no text."""
+        """The bytes of an artifact: of a text, or of a profiler's report."""
         return self._run(self._flows.artifact_bytes(job_id, artifact))
 
     def events(self, job_id: str) -> Iterator[Event]:
-        """What happens to the job as it happens, from its beginning to its end, through connections that break."""
-        following = Following(job_id, self._retry, self.address.url)
-        while not following.over:
-            gone: KernelEvalError | NoAnswer | None = None
+        """Yields the job's events, from its first to its last. It reconnects after a broken connection."""
+        stream = EventStream(job_id, self._retry, self.address.url)
+        while not stream.over:
+            failure: KernelEvalError | NoResponse | None = None
             try:
-                with self._http.stream("GET", following.path, headers=following.headers(), timeout=SILENCE_S) as answer:
-                    following.opened(
-                        Answer(answer.status_code, answer.headers, b"" if answer.is_success else answer.read())
+                with self._http.stream("GET", stream.path, headers=stream.headers(), timeout=SILENCE_S) as response:
+                    stream.check_response(
+                        Response(
+                            response.status_code, response.headers, b"" if response.is_success else response.read()
+                        )
                     )
-                    for line in answer.iter_lines():
-                        if (event := following.line(line)) is not None:
+                    for line in response.iter_lines():
+                        if (event := stream.line(line)) is not None:
                             yield event
             except httpx.TransportError as error:
-                gone = NoAnswer(str(error) or type(error).__name__)
+                failure = NoResponse(str(error) or type(error).__name__)
             except KernelEvalError as error:
-                gone = error
-            if not following.over:
-                time.sleep(following.pause(gone))
+                failure = error
+            if not stream.over:
+                time.sleep(stream.pause(failure))
 
     def cancel(self, job_id: str, *, wait_s: float = 0.0) -> Job:
-        """Cancels; a running job takes a moment, which `wait_s` (at most 600) waits for."""
+        """Cancels the job. A running job takes a moment to stop: `wait_s` is the maximum time to wait, up to 600 s."""
         return self._run(self._flows.cancel(job_id, wait_s))
 
     def jobs(self, *, state: str | None = None, batch_id: str | None = None, limit: int | None = None) -> Iterator[Job]:
-        """The jobs that are kept, newest first, without their results; all of them, or the first `limit`."""
+        """Yields the stored jobs, newest first, without their results: all of them, or the first `limit`."""
         pages = Pages(state, batch_id, limit)
         while pages.more:
             yield from pages.take(self._run(self._flows.jobs(pages.params())))
@@ -137,23 +139,23 @@ class Client:
         max_wait_s: float | None = None,
         ordered: bool = False,
     ) -> Iterator[Finished]:
-        """Judges them all, so many at a time, and gives each back when it is done: exactly one `Finished` for each.
+        """Judges every submission, `concurrency` at a time, and yields exactly one `Finished` for each when it is done.
 
-        In the order in which they are done, or with `ordered` in which they came; `Finished.index` tells that. They are
-        taken one by one when there is room, in a thread of ours, so that a generator may make thousands. Who stops
-        early ends the waiting; jobs that were handed in by then go on.
+        The order is that of completion, or with `ordered` that of the submissions; `Finished.index` is the position
+        among them. A background thread reads `submissions` one by one when there is room, so that a generator may
+        yield thousands. A caller that stops early stops the waiting; jobs that it has submitted go on.
         """
-        with Background(lambda: AsyncClient(self.address.url, self.address.api_key, retry=self._retry)) as behind:
-            stream = behind.client.map(submissions, concurrency=concurrency, max_wait_s=max_wait_s, ordered=ordered)
+        with Background(lambda: AsyncClient(self.address.url, self.address.api_key, retry=self._retry)) as background:
+            stream = background.client.map(submissions, concurrency=concurrency, max_wait_s=max_wait_s, ordered=ordered)
 
-            async def following() -> Finished | None:
+            async def next_finished() -> Finished | None:
                 return await anext(stream, None)
 
-            while (finished := behind.run(following())) is not None:
+            while (finished := background.run(next_finished())) is not None:
                 yield finished
 
     def health(self) -> Mapping[str, Any]:
-        """The body of /health, also of a service that is not healthy. Asked once, without trying again."""
+        """The body of /health, also of an unhealthy service. It sends one request and never retries."""
         return self._run(self._flows.health())
 
     def stats(self) -> Mapping[str, Any]:
@@ -161,7 +163,7 @@ class Client:
         return self._run(self._flows.get("/stats"))
 
     def cleanup_jobs(self, *, older_than_s: float = 300) -> Mapping[str, Any]:
-        """Has finished jobs forgotten."""
+        """Deletes the records of jobs that finished more than `older_than_s` seconds ago."""
         return self._run(self._flows.post("/admin/cleanup-jobs", older_than=f"{older_than_s:g}"))
 
     def document(self) -> Mapping[str, Any]:
@@ -173,7 +175,7 @@ class Client:
         return self._run(self._flows.text(path))
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -185,21 +187,21 @@ class Client:
         self.close()
 
     def _run(self, flow: Flow[T]) -> T:
-        reply: Answer | NoAnswer | None = None
+        reply: Response | NoResponse | None = None
         while True:
             try:
                 step = flow.send(reply)
             except StopIteration as end:
-                found: T = end.value
-                return found
+                result: T = end.value
+                return result
             reply = self._take(step)
 
-    def _take(self, step: Step) -> Answer | NoAnswer | None:
+    def _take(self, step: Step) -> Response | NoResponse | None:
         if not isinstance(step, Call):
             time.sleep(step.seconds)
             return None
         try:
-            answer = self._http.request(
+            response = self._http.request(
                 step.method,
                 step.path,
                 content=step.body,
@@ -208,5 +210,5 @@ class Client:
                 timeout=step.timeout_s,
             )
         except httpx.TransportError as error:
-            return NoAnswer(str(error) or type(error).__name__)
-        return Answer(answer.status_code, answer.headers, answer.content)
+            return NoResponse(str(error) or type(error).__name__)
+        return Response(response.status_code, response.headers, response.content)

@@ -1,4 +1,4 @@
-"""The IO contract of a kernel: which arguments it takes, how their content is made, how it is launched."""
+"""The IO contract of a kernel: its arguments, how their values are drawn, and its launch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def _present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of `wire` that are fields of that dataclass; what is null keeps the field's default."""
+def _fields_in(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of `wire` that are fields of the dataclass, without nulls: these keep the field's default."""
     return _present({each.name: wire.get(each.name) for each in fields(cls)})
 
 
 @dataclass(frozen=True)
 class TensorInit:
-    """How a tensor's content is drawn: `kind` and its parameters; what the kind does not use is ignored."""
+    """How the service draws a tensor's values: `kind` and its parameters; it ignores those that the kind lacks."""
 
     kind: str = "randn"
     seed: int | None = None
@@ -41,7 +41,7 @@ class TensorInit:
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> TensorInit:
         """From the wire's form; unknown keys are ignored, as the service does."""
-        return cls(**_known(cls, wire))
+        return cls(**_fields_in(cls, wire))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TensorData:
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> TensorData:
         """From the wire's form."""
-        return cls(**_known(cls, wire))
+        return cls(**_fields_in(cls, wire))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TensorSpec:
             "init": None if init is None else TensorInit.from_dict(init),
             "data": None if data is None else TensorData.from_dict(data),
         }
-        return cls(**{**_known(cls, wire), **parts})
+        return cls(**{**_fields_in(cls, wire), **parts})
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ArgSpec:
     def from_dict(cls, wire: Mapping[str, Any]) -> ArgSpec:
         """From the wire's form."""
         spec = wire.get("tensor_spec")
-        return cls(**{**_known(cls, wire), "tensor_spec": None if spec is None else TensorSpec.from_dict(spec)})
+        return cls(**{**_fields_in(cls, wire), "tensor_spec": None if spec is None else TensorSpec.from_dict(spec)})
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class LaunchDim:
         if isinstance(wire, LaunchDim):
             return wire
         if isinstance(wire, Mapping):
-            return cls(**_known(cls, wire))
+            return cls(**_fields_in(cls, wire))
         if isinstance(wire, (int, str)):
             return cls(wire)
         if not 1 <= len(wire) <= 3:
@@ -151,14 +151,14 @@ class LaunchDim:
 
 
 Geometry = LaunchDim | Mapping[str, Dimension] | Sequence[Dimension] | Dimension
-"""Whatever a LaunchDim is made of."""
+"""Any form of a grid or a block that `LaunchDim.from_dict` reads."""
 
 
 @dataclass(frozen=True)
 class LaunchConfig:
-    """How the kernel is launched; None is the backend's default. `shared_mem` is in bytes.
+    """How to launch the kernel; None is the backend's default. `shared_mem` is in bytes.
 
-    `grid` and `block` become a LaunchDim, whatever they are given as: `64`, `"cdiv(n, 256)"`, `[8, 8]`.
+    `grid` and `block` become a LaunchDim: `64`, `"cdiv(n, 256)"` and `[8, 8]` are valid too.
     """
 
     grid: Geometry | None = None
@@ -170,9 +170,9 @@ class LaunchConfig:
     def __post_init__(self) -> None:
         """Raises ValueError for a grid or a block of more than three dimensions."""
         for name in ("grid", "block"):
-            given: Geometry | None = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, LaunchDim.from_dict(given))
+            geometry: Geometry | None = getattr(self, name)
+            if geometry is not None:
+                object.__setattr__(self, name, LaunchDim.from_dict(geometry))
 
     def to_dict(self) -> dict[str, Any]:
         """The wire's form."""
@@ -186,7 +186,7 @@ class LaunchConfig:
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> LaunchConfig:
         """From the wire's form."""
-        return cls(**_known(cls, wire))
+        return cls(**_fields_in(cls, wire))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""What the hardware counters say of each kernel; docs/DEVICE_METRICS_GUIDE.md explains each figure.
+"""The hardware counters of each kernel; docs/DEVICE_METRICS_GUIDE.md explains each figure.
 
-All of it is by the word of the submission's own process tree, as names are its own: information, no evidence.
+The submission's own processes report them, names included: they are information and no evidence.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from kernel_eval_client.untyped import member, number, objects, text, whole
 
 MEASURED = "measured"
 FULL = 99.5
-"""Per cent from which on an occupancy is limited by nothing."""
+"""Occupancy in per cent from which on nothing limits it."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """What a warp waits for, and which part of the time between two of its instructions, in per cent."""
+    """One reason why warps wait, with its share of the time between two instructions of a warp, in per cent."""
 
     reason: str
     percent: float
@@ -26,7 +26,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Asked:
-    """A metric that was asked for by name; `value` None where the profiler gave none."""
+    """A metric that the request names; `value` is None where the profiler gave none."""
 
     name: str
     value: float | None
@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a rule says about a kernel, with the figures that it goes by."""
+    """The advice of one of ncu's rules about a kernel, with the figures behind it."""
 
     kernel: str
     rule: str
@@ -47,7 +47,7 @@ class Advice:
 class KernelMetrics:
     """One kernel over all its launches in a call. Per cent from 0 to 100, `share` of the device time from 0 to 1.
 
-    None is what the profiler did not give. `stalls` are largest first; `raw` has the rest.
+    A figure is None where the profiler gave none. `stalls` are largest first; `raw` has the rest.
     """
 
     name: str
@@ -72,7 +72,7 @@ class KernelMetrics:
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
-        """Of one entry of `kernels`, whatever it has."""
+        """Reads one entry of `kernels`; missing or malformed members become None."""
         stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
         requested, registers = wire.get("requested_metrics"), number(wire.get("registers"))
         return cls(
@@ -103,7 +103,7 @@ class KernelMetrics:
 
 @dataclass(frozen=True)
 class SideMetrics:
-    """Those of the candidate or of the reference; `seconds` is what reading them took."""
+    """The metrics of the candidate or of the reference; `seconds` is the time that it took to read them."""
 
     status: str
     reason: str | None = None
@@ -114,7 +114,7 @@ class SideMetrics:
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> SideMetrics:
-        """Of `candidate` or `reference`, whatever it has."""
+        """Reads `candidate` or `reference`; missing or malformed members become None."""
         advice = [
             Advice(
                 text(each.get("kernel")) or "?",
@@ -136,9 +136,9 @@ class SideMetrics:
 
 @dataclass(frozen=True)
 class DeviceMetrics:
-    """The whole answer. `status` is `measured`, or `unavailable` with the reason and what to do.
+    """The metrics of a job. `status` is `measured`, or `unavailable` with the reason and the remedy.
 
-    `metrics` are those that were asked for by name; `reference` only of comparisons. `raw` is the answer as it came,
+    `metrics` are the names in the request; only comparisons have `reference`. `raw` is the JSON as the service sent it,
     with the original service's names in `original_device_metrics` and `custom_device_metrics`.
     """
 
@@ -158,13 +158,13 @@ class DeviceMetrics:
 
     @property
     def sides(self) -> Sequence[tuple[str, SideMetrics]]:
-        """Those that are there, by name, the candidate's first."""
+        """The available sides with their names, the candidate first."""
         named = (("candidate", self.candidate), ("reference", self.reference))
         return [(name, side) for name, side in named if side is not None]
 
     @classmethod
     def of(cls, wire: Any) -> DeviceMetrics | None:
-        """Of `kernel_exec_result.metadata.device_metrics`, whatever it has; None where none were asked for."""
+        """Reads `kernel_exec_result.metadata.device_metrics`; None if the request asked for no metrics."""
         if not isinstance(wire, Mapping):
             return None
         candidate, reference, metrics = (wire.get(name) for name in ("candidate", "reference", "metrics"))
@@ -181,21 +181,21 @@ class DeviceMetrics:
 
 
 def in_words(kernel: KernelMetrics) -> list[str]:
-    """The figures that are there, each in a few words, the telling ones first."""
-    told = []
+    """The available figures, each in a few words, the most useful first."""
+    figures = []
     for name, percent in (("SM", kernel.sm_percent), ("memory", kernel.memory_percent), ("DRAM", kernel.dram_percent)):
         if percent is not None:
-            told.append(f"{name} {percent:.0f}% of peak")
+            figures.append(f"{name} {percent:.0f}% of peak")
     if kernel.achieved_occupancy is not None:
-        of = "" if kernel.theoretical_occupancy is None else f" of {kernel.theoretical_occupancy:.0f}%"
+        ceiling = "" if kernel.theoretical_occupancy is None else f" of {kernel.theoretical_occupancy:.0f}%"
         limited = kernel.limited_by and (kernel.theoretical_occupancy or 0.0) < FULL
         limit = f", limited by {(kernel.limited_by or '').replace('_', ' ')}" if limited else ""
-        told.append(f"occupancy {kernel.achieved_occupancy:.0f}%{of}{limit}")
+        figures.append(f"occupancy {kernel.achieved_occupancy:.0f}%{ceiling}{limit}")
     if kernel.l2_hit_percent is not None:
-        told.append(f"L2 hits {kernel.l2_hit_percent:.0f}%")
+        figures.append(f"L2 hits {kernel.l2_hit_percent:.0f}%")
     if kernel.tensor_percent:
-        told.append(f"tensor cores {kernel.tensor_percent:.0f}%")
+        figures.append(f"tensor cores {kernel.tensor_percent:.0f}%")
     if kernel.stalls:
         first = kernel.stalls[0]
-        told.append(f"waits for {first.reason.replace('_', ' ')} {first.percent:.0f}%")
-    return told
+        figures.append(f"waits for {first.reason.replace('_', ' ')} {first.percent:.0f}%")
+    return figures

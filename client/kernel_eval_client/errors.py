@@ -1,4 +1,4 @@
-"""What can go wrong, by whose fault it is. A kernel that fails is a result, and none of these."""
+"""The client's exceptions, by the party at fault. A kernel that fails is a result and raises none of them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from kernel_eval_client.quoted import plain_lines
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field at fault: the steps to it from the body's root, and what is wrong with it."""
+    """One invalid field: its path from the root of the body, and the error in it."""
 
     path: tuple[str | int, ...]
     message: str
 
     def __str__(self) -> str:
-        told = f"{'.'.join(map(str, self.path))}: {self.message}" if self.path else self.message
-        return plain_lines(told)
+        text = f"{'.'.join(map(str, self.path))}: {self.message}" if self.path else self.message
+        return plain_lines(text)
 
 
 class KernelEvalError(Exception):
-    """The base of all. `status` is the HTTP status, None where there was no answer; `problem` its problem details.
+    """The base class. `status` is the HTTP status, None without a response; `problem` has the problem details.
 
-    The message is printed where nobody catches it, so that it has no control characters; `problem` is as it came.
+    The message has no control characters, since Python prints an uncaught one. `problem` is as the service sent it.
     """
 
     def __init__(self, message: str, *, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
@@ -34,50 +34,50 @@ class KernelEvalError(Exception):
 
 
 class CallerError(KernelEvalError):
-    """The request is at fault: it will be refused again as it is. `fields` says where."""
+    """The request is at fault, and the service would refuse it again. `fields` lists the invalid fields."""
 
     @property
     def fields(self) -> tuple[FieldError, ...]:
-        """Every field at fault, with its path into the body."""
+        """Every invalid field, with its path in the body."""
         errors = self.problem.get("errors") or ()
         return tuple(FieldError(tuple(each.get("path") or ()), str(each.get("message"))) for each in errors)
 
 
 class KeyRefused(CallerError):
-    """The API key is missing, not known, or does not cover this."""
+    """The API key is missing, unknown, or lacks the scope for this request."""
 
 
 class UnknownJob(CallerError):
-    """The job was never accepted, is no longer kept, or belongs to another key or another server."""
+    """The job was never accepted, its record has expired, or it belongs to another key or server."""
 
 
 class JobCancelled(KernelEvalError):
-    """The job was cancelled, so that there is no verdict."""
+    """The job was cancelled and has no verdict."""
 
 
 class RateLimited(KernelEvalError):
-    """The key asked too much. `retry_after` is in seconds, None where the service did not say."""
+    """The key has sent too many requests. `retry_after` is in seconds, or None if the service gave no time."""
 
     retry_after: float | None = None
 
 
 class ServiceError(KernelEvalError):
-    """The service is at fault, or what lies between: not the kernel and not the request."""
+    """The service or the network is at fault, and neither the kernel nor the request."""
 
 
 class Unreachable(ServiceError):
-    """No answer came: nothing listens there, or the connection broke again and again."""
+    """The service did not respond: nothing listens there, or every connection broke."""
 
 
 class JobFailed(ServiceError):
-    """The service gave up judging the kernel after all its attempts. Submit it again, under a new idempotency key."""
+    """The service failed in every attempt to judge the kernel. Submit it again, with a new idempotency key."""
 
 
 class StillRunning(KernelEvalError, TimeoutError):
-    """The time to wait is over and the job goes on: ask again with `wait(error.job_id)`. `problem` is the job then."""
+    """The time to wait is over and the job goes on: call `wait(error.job_id)`. `problem` is the job at that time."""
 
     def __init__(self, job_id: str, state: str, seconds: float, job: Mapping[str, Any] | None = None) -> None:
-        told = f"job {job_id} is {state} after {seconds:.3g} s; it goes on, and can be waited for again"
-        super().__init__(told, problem=job)
+        message = f"job {job_id} is {state} after {seconds:.3g} s; it goes on, and can be waited for again"
+        super().__init__(message, problem=job)
         self.job_id = job_id
         self.state = state

@@ -1,4 +1,4 @@
-"""A job's progress as the service tells it: server-sent events, line by line."""
+"""Reads a job's progress: the service's server-sent events, line by line."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from kernel_eval_client.errors import KernelEvalError, RateLimited, ServiceError
 from kernel_eval_client.flow import Retry
-from kernel_eval_client.wire import Answer, NoAnswer, error_of, job_path
+from kernel_eval_client.wire import NoResponse, Response, error_of, job_path
 
 DONE = "done"
 SILENCE_S = 60.0
-"""The service says that it is still there four times as often."""
+"""Maximum time without a line from the service, in s; it sends a sign of life four times as often."""
 NOTHING_MORE = 204
 
 
 @dataclass(frozen=True)
 class Event:
-    """`name` is `stage`, `verdict` or, of the last one, `done`; what is in `data` is in docs/api.md."""
+    """One event. `name` is `stage` or `verdict`, and `done` for the last; docs/api.md describes `data`."""
 
     id: str
     name: str
@@ -28,8 +28,8 @@ class Event:
 
 
 @dataclass
-class Following:
-    """How far a job was followed, through as many connections as it takes."""
+class EventStream:
+    """The state of reading one job's events, over as many connections as that takes."""
 
     job_id: str
     retry: Retry
@@ -45,12 +45,12 @@ class Following:
         return f"{job_path(self.job_id)}/events"
 
     def headers(self) -> dict[str, str]:
-        """Of the next connection."""
+        """The headers of the next connection."""
         self._fields.clear()
         return {"Accept": "text/event-stream"} | ({"Last-Event-ID": self._last_id} if self._last_id else {})
 
     def line(self, line: str) -> Event | None:
-        """The event that this line ends."""
+        """Reads one line; returns the event that it completes, or None."""
         if line:
             name, _, value = line.partition(":")
             if name:
@@ -68,18 +68,18 @@ class Following:
         self.over = event.name == DONE
         return event
 
-    def opened(self, answer: Answer) -> None:
-        """The answer's beginning: its events follow, unless there are none or this raises."""
-        if answer.status == NOTHING_MORE:
+    def check_response(self, response: Response) -> None:
+        """Checks the status of a new connection's response. Raises the error of a failed one."""
+        if response.status == NOTHING_MORE:
             self.over = True
-        elif not answer.ok:
-            raise error_of(answer)
+        elif not response.ok:
+            raise error_of(response)
 
-    def pause(self, gone: KernelEvalError | NoAnswer | None) -> float:
-        """Seconds until the next connection; None: the service has ended this one. Raises where that is of no use."""
-        if gone is None:
+    def pause(self, failure: KernelEvalError | NoResponse | None) -> float:
+        """Seconds until the next connection. `failure` is None if the service closed it. Raises after the patience."""
+        if failure is None:
             return 0.0
-        error = gone.error(self.url) if isinstance(gone, NoAnswer) else gone
+        error = failure.error(self.url) if isinstance(failure, NoResponse) else failure
         if not isinstance(error, (ServiceError, RateLimited)):
             raise error
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where in the source an error is: the lines that a compiler's text or a traceback names, with their neighbours."""
+"""Finds the lines of the source that a compiler's output or a traceback names, and quotes them with neighbours."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kernel_eval_client.sanitizer import Finding
 
-AROUND = 2
-MOST = 5
+CONTEXT_LINES = 2
+MAXIMUM_ERRORS = 5
 
 _COMPILER = re.compile(
     r"^kernel\.(?:cu|py)\((\d+)\)(?::| ) *(?:fatal |catastrophic )?(error\b.*|warning\b.*)$", re.MULTILINE
@@ -18,36 +18,40 @@ _LAST_LINE = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*$", re.
 
 
 @dataclass(frozen=True)
-class Spot:
-    """A line of the source, counted from 1, and what is said of it."""
+class ErrorLine:
+    """A line of the source, counted from 1, and the error message about it."""
 
     line: int
     message: str
 
 
-def spots(error: str) -> list[Spot]:
-    """The lines of the submission that its error text names, at most five, each once.
+def error_lines(error: str) -> list[ErrorLine]:
+    """The lines of the submission that its error text names: at most five, each once, sorted.
 
-    Of a compiler every error; of a traceback the innermost line, which is where it went wrong.
+    A compiler's output gives every error, a traceback its innermost line, which raised.
     """
-    found = [Spot(int(line), message) for line, message in _COMPILER.findall(error) if message.startswith("error")]
+    locations = [
+        ErrorLine(int(line), message) for line, message in _COMPILER.findall(error) if message.startswith("error")
+    ]
     first, _, _ = error.partition("The above exception was the direct cause")
-    if not found and (lines := _TRACEBACK.findall(first)):
-        said = _LAST_LINE.findall(first)
-        found = [Spot(int(lines[-1]), said[-1] if said else error.splitlines()[0])]
-    once = {spot.line: spot for spot in reversed(found)}
-    return sorted(once.values(), key=lambda spot: spot.line)[:MOST]
+    if not locations and (lines := _TRACEBACK.findall(first)):
+        messages = _LAST_LINE.findall(first)
+        locations = [ErrorLine(int(lines[-1]), messages[-1] if messages else error.splitlines()[0])]
+    by_line = {location.line: location for location in reversed(locations)}
+    return sorted(by_line.values(), key=lambda location: location.line)[:MAXIMUM_ERRORS]
 
 
-def excerpt(source: str, spot: Spot) -> list[str]:
-    """The line and two on either side, numbered, an arrow at the one that is meant; empty where it is not there."""
+def excerpt(source: str, location: ErrorLine) -> list[str]:
+    """The line and two on either side, numbered, with an arrow at the line; [] if the source lacks it."""
     lines = source.splitlines()
-    if not 1 <= spot.line <= len(lines):
+    if not 1 <= location.line <= len(lines):
         return []
-    shown = range(max(1, spot.line - AROUND), min(len(lines), spot.line + AROUND) + 1)
-    return [f"{'>' if number == spot.line else ' '} {number:4} | {lines[number - 1]}" for number in shown]
+    numbers = range(max(1, location.line - CONTEXT_LINES), min(len(lines), location.line + CONTEXT_LINES) + 1)
+    return [f"{'>' if number == location.line else ' '} {number:4} | {lines[number - 1]}" for number in numbers]
 
 
 def finding_excerpt(source: str, finding: Finding) -> list[str]:
-    """The sanitizer's line in the source as it was sent; empty where it is none of its lines."""
-    return excerpt(source, Spot(finding.line, finding.kind)) if finding.line is not None and finding.in_source else []
+    """An excerpt at the finding's line; [] if the line is not in the submitted source."""
+    return (
+        excerpt(source, ErrorLine(finding.line, finding.kind)) if finding.line is not None and finding.in_source else []
+    )

@@ -1,4 +1,4 @@
-"""A job as the service shows it at one moment."""
+"""A job in its state at one moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.result import AnswerError, Result
+from kernel_eval_client.result import ResponseError, Result
 from kernel_eval_client.untyped import member, text
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -41,17 +41,17 @@ class Job:
 
     @property
     def verdict(self) -> str | None:
-        """What was found; None before that, and of a job that was not judged. In a list from its `summary`."""
+        """The verdict; None for a job without one. A job from a list has it in its `summary`."""
         return self.result.verdict if self.result is not None else text(member(self.raw, "summary", "verdict"))
 
     @property
     def done(self) -> bool:
-        """It has reached its last state."""
+        """Whether the job is completed, failed or cancelled."""
         return self.state in TERMINAL
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Job:
-        """From an answer of /job/<job_id>, /jobs or a submission; raises AnswerError where it is none."""
+        """Reads a job of /job/<job_id>, /jobs or a submission. Raises ResponseError for other JSON."""
         try:
             result = wire.get("result")
             return cls(
@@ -75,4 +75,4 @@ class Job:
                 batch_index=wire.get("batch_index"),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise AnswerError(f"this is no job of a kernel evaluation service: {error!r}") from error
+            raise ResponseError(f"this is no job of a kernel evaluation service: {error!r}") from error

@@ -1,4 +1,4 @@
-"""A kernel to be judged: its source, its type, how it is called; and what type a source seems to be."""
+"""A kernel to judge: its source, type, contract and metadata; and a guess of the type from a source."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ METADATA = frozenset(
         *("jitify", "include_dirs", "libraries", "extra_ldflags", "extra_cuda_cflags"),
     }
 )
-"""What the service knows; docs/api.md says for which types, and what is of no use."""
+"""Keys of `metadata` that the service accepts; docs/api.md says which kernel types use them."""
 _TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
 
 
 class KernelType(str, Enum):
-    """What a source is written in."""
+    """The language or framework of a source."""
 
     TORCH = "torch"
     TORCH_CUDA = "torch_cuda"
@@ -43,7 +43,7 @@ class KernelType(str, Enum):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel. `metadata` says what to call and how to compile: see docs/api.md."""
+    """One kernel. `metadata` names the function to call and compiler options: see docs/api.md."""
 
     source_code: str
     kernel_type: KernelType | str
@@ -72,7 +72,7 @@ class Kernel:
 
 
 def torch(source: Source, io: IOContract | None = None, **metadata: Any) -> Kernel:
-    """PyTorch: class `Model` or `ModelNew`, `kernel_fn`, or what the metadata names (`function_name`, `class_name`)."""
+    """PyTorch: a class `Model` or `ModelNew`, a `kernel_fn`, or the `function_name` or `class_name` in the metadata."""
     return _kernel(source, KernelType.TORCH, io, metadata)
 
 
@@ -108,9 +108,9 @@ def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, meta
 
 
 def guess_type(source: str, file_name: str = "") -> KernelType:
-    """What the source looks like: by its file's ending, else by what stands in it.
+    """Guesses the type from the file's suffix, else from the source.
 
-    Only `multi_kernel` is never guessed: a function over Triton kernels is `triton` unless its entry point is named.
+    It never guesses `multi_kernel`: a function over Triton kernels is `triton`.
     """
     if file_name.endswith(_CUDA_FILES):
         return KernelType.CUDA

@@ -1,4 +1,4 @@
-"""From live arguments to an IO contract: torch tensors, numpy arrays and scalars, without importing torch or numpy."""
+"""Makes an IO contract from live arguments (torch tensors, numpy arrays, scalars) without importing torch or numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = frozenset(
     )
 )
 INLINE_BYTES = 16 << 20
-"""All inline tensors of a contract together, raw: base64 of it fits the service's 64 MiB body with room to spare."""
+"""Maximum size of a contract's inline tensors together, in raw bytes: as base64 they fit the service's 64 MiB body."""
 
 
 def contract_from(
@@ -31,23 +31,26 @@ def contract_from(
     inline: bool | Collection[int | str] | None = None,
     launch: LaunchConfig | Mapping[str, Any] | None = None,
 ) -> IOContract:
-    """The contract of a call with these arguments, in calling order; of a mapping, its keys are the names.
+    """The contract of a call with these arguments, in calling order. The keys of a mapping are the arguments' names.
 
-    `outputs`, `inouts` and `meta` name arguments by position or name. Of floats only shape, dtype, strides and what
-    their values are like are sent: the service draws new ones for each call, normal with their mean and deviation,
-    uniform between their least and greatest where all have one sign. Fixed ones would be known beforehand, and an
-    answer that is remembered would pass. Values are sent, zlib compressed, of integers and bools, which drawn might be
-    no valid indices, of floats with an infinity or a NaN, and of what `inline` names. `inline=True` sends all,
-    `inline=False` none: standard normal then. An output's values are never sent.
+    `outputs`, `inouts` and `meta` name arguments by position or name.
 
-    Raises TypeError for an argument that is no tensor, array or scalar, ValueError for one that a contract cannot
-    describe (an unknown dtype, sparse, overlapping, without values, a scalar that is no finite number or over 64 bits),
-    a name or position that is not there, or more than 16 MiB of inline data.
+    The contract has a float tensor's shape, dtype, strides and distribution. The service draws new values for each
+    call: uniform between minimum and maximum if all have one sign, else normal with their mean and deviation. Fixed
+    values would let a kernel pass that returns a remembered output.
+
+    The contract has the values (zlib compressed) of integers and bools, since drawn ones might be invalid indices. It
+    also has those of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends
+    all values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
+
+    Raises TypeError for an argument that is no tensor, array or scalar, and ValueError for an unknown name or position.
+    ValueError also for more than 16 MiB of inline data, and for an argument that no contract can describe: an unknown
+    dtype; a sparse or overlapping tensor, or one without values; a scalar that is not finite or exceeds 64 bits.
     """
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
-    roles = {**_places(outputs, named, "output"), **_places(inouts, named, "inout")}
-    constexprs = _places(meta, named, "meta")
-    chosen = _places(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
+    roles = {**_positions(outputs, named, "output"), **_positions(inouts, named, "inout")}
+    constexprs = _positions(meta, named, "meta")
+    chosen = _positions(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
     draw_all, send_all = inline is False, inline is True
     specs, total = [], 0
     for position, (name, value) in enumerate(named):
@@ -55,7 +58,7 @@ def contract_from(
         if not _is_tensor(value):
             specs.append(_scalar(name, value, position in constexprs))
             continue
-        spec = _described(name, value)
+        spec = _tensor_spec(name, value)
         if role != "output":
             init, raw = TensorInit("randn"), None
             if not draw_all:
@@ -71,17 +74,17 @@ def contract_from(
     return IOContract(tuple(specs), LaunchConfig.from_dict(launch) if isinstance(launch, Mapping) else launch)
 
 
-def _places(given: Collection[int | str], named: list[tuple[str, Any]], word: str) -> dict[int, str]:
+def _positions(selection: Collection[int | str], named: list[tuple[str, Any]], role: str) -> dict[int, str]:
     names = [name for name, _ in named]
-    found = {}
-    for place in given:
-        if isinstance(place, str) and place in names:
-            found[names.index(place)] = word
-        elif isinstance(place, int) and -len(names) <= place < len(names):
-            found[place % len(names)] = word
+    positions = {}
+    for argument in selection:
+        if isinstance(argument, str) and argument in names:
+            positions[names.index(argument)] = role
+        elif isinstance(argument, int) and -len(names) <= argument < len(names):
+            positions[argument % len(names)] = role
         else:
-            raise ValueError(f"{word} {place!r} is none of the {len(names)} arguments: {', '.join(names)}")
-    return found
+            raise ValueError(f"{role} {argument!r} is none of the {len(names)} arguments: {', '.join(names)}")
+    return positions
 
 
 def _is_tensor(value: Any) -> bool:
@@ -105,12 +108,14 @@ def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:
     )
 
 
-def _described(name: str, value: Any) -> TensorSpec:
-    # Of numpy the name, without the byte order: what is sent has this machine's, which is the service's.
+def _tensor_spec(name: str, value: Any) -> TensorSpec:
+    # numpy's name without the byte order: the values are sent in this machine's order, which is the service's.
     dtype = getattr(value.dtype, "name", str(value.dtype).rpartition(".")[2])
     if dtype not in DTYPES:
-        known = ", ".join(sorted(DTYPES))
-        raise ValueError(f"argument {name!r}: dtype {str(value.dtype)!r} is not known to the service; it takes {known}")
+        dtypes = ", ".join(sorted(DTYPES))
+        raise ValueError(
+            f"argument {name!r}: dtype {str(value.dtype)!r} is not known to the service; it takes {dtypes}"
+        )
     layout = str(getattr(value, "layout", "strided")).rpartition(".")[2]
     if layout != "strided" or getattr(value, "is_nested", False):
         kind = "a nested tensor" if layout == "strided" else f"of the layout {layout}"
@@ -127,7 +132,7 @@ def _described(name: str, value: Any) -> TensorSpec:
 
 
 def _overlapping(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """As the service asks: whether a stride is within the reach of those that are less."""
+    """Whether elements share memory, by the service's rule: a stride within the reach of the smaller ones."""
     reach = 0
     for stride, size in sorted(zip(strides, shape, strict=True)):
         if stride and size > 1:
@@ -151,15 +156,15 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _content(name: str, value: Any, dtype: str, *, send: bool) -> tuple[TensorInit, bytes | None]:
-    """How to draw it, and its values where these are to be sent. Raises ValueError for one that has none to read."""
+    """How to draw the tensor, and its values if they are to be sent. Raises ValueError for an unreadable tensor."""
     try:
-        init = _likeness(value, dtype)
+        init = _similar_init(value, dtype)
         return init or TensorInit("randn"), _bytes_of(value) if send or init is None else None
     except RuntimeError as error:
-        told = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise ValueError(
             f"the values of argument {name!r} ({type(value).__name__} on {getattr(value, 'device', 'the host')}) cannot"
-            f" be read: {told}. Give a tensor with values, or inline=False to have all drawn by the service"
+            f" be read: {reason}. Give a tensor with values, or inline=False to have all drawn by the service"
         ) from error
 
 
@@ -167,7 +172,7 @@ def _bytes_of(value: Any) -> bytes:
     """The values in C order and this machine's byte order, whatever the strides and the device."""
     if hasattr(value, "detach"):
         flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-        # A view of bytes carries every dtype, also those that numpy does not have. Who has a tensor has torch.
+        # A view of bytes works for every dtype, also for those that numpy lacks. torch is loaded: it made the tensor.
         return bytes(flat.view(sys.modules["torch"].uint8).numpy().tobytes())
     return bytes(value.astype(value.dtype.newbyteorder("="), copy=False).tobytes())
 
@@ -179,8 +184,8 @@ def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
     )
 
 
-def _likeness(value: Any, dtype: str) -> TensorInit | None:
-    """How to draw floats that are like these; None where nothing drawn would do."""
+def _similar_init(value: Any, dtype: str) -> TensorInit | None:
+    """How to draw floats with a similar distribution; None if only the values themselves will do."""
     if dtype.startswith("complex") or 0 in value.shape:
         return TensorInit("randn")
     if not dtype.startswith(("float", "bfloat")):

@@ -1,4 +1,4 @@
-"""What a kernel's machine code needs, out of a result's `build`; docs/DEVICE_METRICS_GUIDE.md explains each figure."""
+"""Registers, memory and occupancy of compiled kernels, from a result's `build` (docs/DEVICE_METRICS_GUIDE.md)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from kernel_eval_client.untyped import number, objects, whole
 
 @dataclass(frozen=True)
 class MachineCode:
-    """One kernel's, or one configuration's of a kernel; None is what is not known.
+    """One kernel, or one configuration of a kernel; None is unknown.
 
-    `registers` and the bytes of `local` memory and spills are of a thread, `shared_bytes` of a block (static, and
-    dynamic where the launch is known). `occupancy` is theoretical, 0 to 1; `limited_by` is what keeps out more blocks:
-    registers, shared_memory, warps or blocks.
+    `registers`, local memory and spills (in bytes) are per thread. `shared_bytes` is per block: static, and dynamic if
+    the launch is known. `occupancy` is theoretical, 0 to 1; `limited_by` is registers, shared_memory, warps or blocks.
     """
 
     name: str
@@ -29,31 +28,31 @@ class MachineCode:
 
     @classmethod
     def all_of(cls, build: Mapping[str, Any], name: str) -> list[MachineCode]:
-        """Of every kernel that the build tells of; `name` is for one that was built alone."""
-        several = [one for key in ("variants", "kernels") for one in objects(build.get(key))]
-        if several:
-            return [cls._of(one, _name(one, number)) for number, one in enumerate(several, 1)]
+        """Reads every kernel in `build`; `name` is the name of a single kernel without one."""
+        entries = [entry for key in ("variants", "kernels") for entry in objects(build.get(key))]
+        if entries:
+            return [cls._of(entry, _name(entry, number)) for number, entry in enumerate(entries, 1)]
         return [cls._of(build, str(build.get("kernel") or name))] if build.get("registers") is not None else []
 
     @classmethod
-    def _of(cls, told: Mapping[str, Any], name: str) -> MachineCode:
-        held = told.get("occupancy")
-        if not isinstance(held, Mapping):
-            held = {"theoretical": held, "limited_by": told.get("limited_by")}
-        shared = (held.get("shared_bytes"), told.get("shared_bytes"), told.get("static_shared_bytes"))
-        theoretical, limit = held.get("theoretical"), held.get("limited_by")
+    def _of(cls, entry: Mapping[str, Any], name: str) -> MachineCode:
+        occupancy = entry.get("occupancy")
+        if not isinstance(occupancy, Mapping):
+            occupancy = {"theoretical": occupancy, "limited_by": entry.get("limited_by")}
+        shared = (occupancy.get("shared_bytes"), entry.get("shared_bytes"), entry.get("static_shared_bytes"))
+        theoretical, limit = occupancy.get("theoretical"), occupancy.get("limited_by")
         return cls(
             name,
-            whole(told.get("registers")),
-            whole(told.get("local_bytes")),
-            whole(told.get("spill_store_bytes")),
-            whole(told.get("spill_load_bytes")),
+            whole(entry.get("registers")),
+            whole(entry.get("local_bytes")),
+            whole(entry.get("spill_store_bytes")),
+            whole(entry.get("spill_load_bytes")),
             next((size for each in shared if (size := whole(each)) is not None), None),
             number(theoretical),
             str(limit) if limit is not None else None,
         )
 
 
-def _name(told: Mapping[str, Any], number: int) -> str:
-    chosen = ", ".join(f"{key}={told[key]}" for key in ("num_warps", "num_stages") if told.get(key) is not None)
-    return str(told.get("name") or f"variant {number}") + (f": {chosen}" if chosen else "")
+def _name(entry: Mapping[str, Any], number: int) -> str:
+    chosen = ", ".join(f"{key}={entry[key]}" for key in ("num_warps", "num_stages") if entry.get(key) is not None)
+    return str(entry.get("name") or f"variant {number}") + (f": {chosen}" if chosen else "")

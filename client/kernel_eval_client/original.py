@@ -20,7 +20,7 @@ KernelCode = Kernel
 
 
 class Answer(dict[str, Any]):
-    """An answer that is asked either way: `answer["a"]["b"]` and `answer.a.b`."""
+    """A response with both forms of access: `answer["a"]["b"]` and `answer.a.b`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -48,7 +48,7 @@ class KernelEvalClient:
 
     @property
     def base_url(self) -> str:
-        """Where the service is."""
+        """The service's URL."""
         return self._client.address.url
 
     def evaluate(self, kernel: KernelLike, num_trials: int = 100, timeout: int | None = None) -> Answer:
@@ -84,7 +84,7 @@ class KernelEvalClient:
         return _answer(self._client.stats())
 
     def cleanup_jobs(self) -> Answer:
-        """Has jobs forgotten that finished more than five minutes ago."""
+        """Deletes the records of jobs that finished more than five minutes ago."""
         return _answer(self._client.cleanup_jobs())
 
     def close(self) -> None:

@@ -1,45 +1,45 @@
-"""The words of a submission, told apart from the service's: on one line, without control characters, marked."""
+"""Quotes untrusted text: on one line, without control characters, with a mark."""
 
 from __future__ import annotations
 
 import unicodedata
 
 MARK = "| "
-"""Before every line that a submission wrote, or may have."""
+"""The prefix of every line that a submission may have written."""
 NAME = 60
-"""Characters of a name at most."""
+"""Maximum length of a name, in characters."""
 
-_SHOWN_AS = {"\t": " ", "\u00a0": " "}
+_REPLACEMENTS = {"\t": " ", "\u00a0": " "}
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""What moves the cursor, ends a line, or turns the order of what is read."""
+"""Unicode categories of characters that move the cursor, end a line, or reverse the reading order."""
 
 
-def cut(text: str, most: int) -> str:
-    """At most so many characters; where there were more, an ellipsis is the last."""
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+def cut(text: str, maximum: int) -> str:
+    """The text cut to `maximum` characters; the last is an ellipsis if it was longer."""
+    return text if len(text) <= maximum else text[: max(0, maximum - 1)] + "…"
 
 
 def plain(text: str) -> str:
-    """On one line: each control character is a replacement character, so that nothing moves."""
+    """The text on one line: a replacement character in place of each control character."""
     return "".join(_plain(character) for character in text) if not _is_plain(text) else text
 
 
 def plain_lines(text: str) -> str:
-    """The same of text that may have several lines: line breaks and tabs stay."""
+    """The text without control characters, except line breaks and tabs."""
     if _is_plain(text):
         return text
-    kept = text.replace("\r\n", "\n")
-    return "".join(each if each in "\n\t" else _plain(each) for each in kept)
+    normalized = text.replace("\r\n", "\n")
+    return "".join(character if character in "\n\t" else _plain(character) for character in normalized)
 
 
 def named(name: object) -> str:
-    """A name on one line, and not too long to be one."""
+    """A name on one line, cut to its maximum length."""
     return cut(plain(str(name)), NAME)
 
 
-def quoted(line: str, most: int) -> str:
+def quoted(line: str, maximum: int) -> str:
     """One line of the submission's."""
-    return MARK + cut(plain(line), most)
+    return MARK + cut(plain(line), maximum)
 
 
 def lines(text: str) -> list[str]:
@@ -52,6 +52,6 @@ def _is_plain(text: str) -> bool:
 
 
 def _plain(character: str) -> str:
-    if character in _SHOWN_AS:
-        return _SHOWN_AS[character]
+    if character in _REPLACEMENTS:
+        return _REPLACEMENTS[character]
     return "\ufffd" if unicodedata.category(character) in _HIDDEN else character

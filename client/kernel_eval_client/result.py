@@ -1,4 +1,4 @@
-"""What the service found about a kernel, typed; the whole answer stays at hand as `Result.raw`."""
+"""The service's result for a kernel, with types; `Result.raw` is the JSON as the service sent it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Verdict = Literal[
 """About a kernel. A service newer than this client may have others, which come as they are."""
 
 
-class AnswerError(ValueError):
+class ResponseError(ValueError):
     """The JSON is no result of this service."""
 
 
@@ -89,7 +89,7 @@ class KernelResult:
 
     @property
     def machine_code(self) -> Sequence[MachineCode]:
-        """What each of its kernels needs, as far as the build tells."""
+        """Registers, memory and occupancy of each compiled kernel, as far as the build reports them."""
         return MachineCode.all_of(self.build, str(self.metadata.get("kernel_name") or "its kernel"))
 
     @property
@@ -99,12 +99,12 @@ class KernelResult:
 
     @property
     def error(self) -> str | None:
-        """Why it did not compile or pass; None when it passed."""
+        """The reason why it did not compile or pass; None if it passed."""
         return self.compilation_error or self.validation_error
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> KernelResult:
-        """From `kernel_exec_result` or `ref_result`; raises KeyError or TypeError where it is none."""
+        """Reads `kernel_exec_result` or `ref_result`. Raises KeyError or TypeError for other JSON."""
         timing, comparison = wire.get("timing"), wire.get("comparison")
         if timing is not None:
             stats = RuntimeStats(**known(RuntimeStats, timing.get("stats") or {}))
@@ -158,7 +158,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """The kernel ran and, in a comparison, all its outputs are right."""
+        """Whether the kernel ran and, in a comparison, all its outputs are correct."""
         return self.verdict == PASSED
 
     @property
@@ -168,22 +168,22 @@ class Result:
 
     @property
     def error(self) -> str | None:
-        """Why it did not pass; None when it did."""
+        """The reason why it did not pass; None if it passed."""
         return self.kernel.error
 
     @property
     def artifacts(self) -> Sequence[Artifact]:
-        """What is kept beside it, and what cannot be had; `Client.artifact` gets a text, `artifact_bytes` any."""
+        """Its artifacts, unavailable ones too; `Client.artifact` fetches a text, `artifact_bytes` any of them."""
         return Artifact.all_of(self.raw)
 
     @property
     def device_metrics(self) -> DeviceMetrics | None:
-        """What the hardware counters say, of both sides; None where `device_metrics` did not ask."""
+        """The hardware counters of both sides; None if the request did not ask for `device_metrics`."""
         return DeviceMetrics.of(self.kernel.metadata.get("device_metrics"))
 
     @property
     def sanitizer(self) -> Sanitizer | None:
-        """What compute-sanitizer found in the kernel; None where `sanitize` did not ask."""
+        """The report of compute-sanitizer about the kernel; None if the request did not ask to `sanitize`."""
         return Sanitizer.of(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
@@ -197,7 +197,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Result:
-        """From the answer of a submission, or `result` of a job; raises AnswerError where it is none."""
+        """Reads the result in a submission's response or in a job. Raises ResponseError for other JSON."""
         try:
             reference, speedup = wire.get("ref_result"), wire.get("speedup")
             return cls(
@@ -217,18 +217,18 @@ class Result:
                 speedup_unavailable_reason=wire.get("speedup_unavailable_reason"),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise AnswerError(f"this is no result of a kernel evaluation service: {error!r}") from error
+            raise ResponseError(f"this is no result of a kernel evaluation service: {error!r}") from error
 
     def save(self, path: str | PathLike[str]) -> None:
-        """The whole answer as JSON; `load` reads it."""
+        """Writes the whole result as JSON; `load` reads it."""
         Path(path).write_text(json.dumps(self.raw, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """What `save` wrote; raises OSError, or ValueError (AnswerError too) for a file with something else."""
+        """Reads a file of `save`. Raises OSError, or ValueError (also ResponseError) for another file."""
         wire = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(wire, dict):
-            raise AnswerError(f"{path} holds no JSON object")
+            raise ResponseError(f"{path} holds no JSON object")
         return cls.from_dict(wire)
 
     def to_dict(self) -> dict[str, Any]:

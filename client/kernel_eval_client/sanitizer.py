@@ -1,4 +1,4 @@
-"""What compute-sanitizer found in a kernel, tool by tool, at the lines of its source."""
+"""The findings of compute-sanitizer in a kernel: by tool, with the lines of its source."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from kernel_eval_client.untyped import number, objects, text, whole
 
 SOURCES = (None, "kernel.cu", "kernel.py")
-"""What the submission's own file is called while it is built; without a name it is the only one."""
+"""Names of the submission's own file in a build; None if the tool names no file."""
 FINDINGS, CLEAN, UNAVAILABLE = "findings", "clean", "unavailable"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of error at one place; `count` is how often. `line` of `file`, where the kernel has its lines."""
+    """One kind of error at one place, `count` times. `file` and `line` are None if the build has no line numbers."""
 
     kind: str
     kernel: str | None = None
@@ -28,17 +28,17 @@ class Finding:
 
     @property
     def in_source(self) -> bool:
-        """Whether `line` is one of the source as it was sent, and not of a file that building it made."""
+        """Whether `line` belongs to the submitted source, and not to a file that the build generated."""
         return self.line is not None and self.file in SOURCES
 
     @property
     def place(self) -> str:
-        """Where it is, in words: kernel, line, and the first block and thread that did it."""
-        told = [f"line {self.line} of {self.file or 'the source'}"] if self.line is not None else []
-        told += [f"in {self.kernel}"] if self.kernel else []
-        told += [f"block {self.block}"] if self.block else []
-        told += [f"thread {self.thread}"] if self.thread else []
-        return ", ".join(told)
+        """The place in words: line, kernel, and the first block and thread with the error."""
+        parts = [f"line {self.line} of {self.file or 'the source'}"] if self.line is not None else []
+        parts += [f"in {self.kernel}"] if self.kernel else []
+        parts += [f"block {self.block}"] if self.block else []
+        parts += [f"thread {self.thread}"] if self.thread else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Tool:
 
     @property
     def errors(self) -> int:
-        """How many it found at least, repetitions counted."""
+        """The number of errors, with repetitions; a lower bound."""
         return sum(each.count for each in self.findings) + self.findings_omitted
 
 
 @dataclass(frozen=True)
 class Sanitizer:
-    """The whole answer, about the candidate alone. Findings change no verdict: a kernel with some is not sound."""
+    """The report about the candidate. Findings do not change the verdict, but such a kernel is unsound."""
 
     status: str
     reason: str | None = None
@@ -69,21 +69,21 @@ class Sanitizer:
 
     @property
     def found(self) -> Sequence[Tool]:
-        """The tools that found something."""
+        """The tools with findings."""
         return [tool for tool in self.tools if tool.findings or tool.status == FINDINGS]
 
     @property
     def headline(self) -> str:
-        """What became of it, in a line of ours."""
-        if found := self.found:
-            return "found errors: " + ", ".join(f"{tool.errors} by {tool.name}" for tool in found)
+        """The report in one line: the errors of each tool, clean, or why it is unavailable."""
+        if tools := self.found:
+            return "found errors: " + ", ".join(f"{tool.errors} by {tool.name}" for tool in tools)
         if self.status == CLEAN:
             return f"clean ({', '.join(tool.name for tool in self.tools) or 'no tool is named'})"
         return f"unavailable: {self.reason or 'no reason is given'}"
 
     @classmethod
     def of(cls, wire: Any) -> Sanitizer | None:
-        """Of `kernel_exec_result.sanitizer`, whatever it has; None where it was not asked for."""
+        """Reads `kernel_exec_result.sanitizer`; None if the request did not ask for it."""
         if not isinstance(wire, Mapping):
             return None
         tools = wire.get("tools")

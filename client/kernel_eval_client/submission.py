@@ -1,4 +1,4 @@
-"""What is handed in: a kernel, or a kernel against a reference, and how it is to be judged."""
+"""A submission: a kernel, an optional reference to compare with, and options."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType
 
 KernelLike = Kernel | Mapping[str, Any]
-"""A Kernel, or one in the wire's form."""
+"""A Kernel, or a kernel as JSON."""
 
 
 Budget = Literal["quick", "default", "precise"]
 Counters = bool | Literal["basic", "full"] | Sequence[str]
-"""Which hardware counters are read: none, the basic ones (True), all, or metrics by name beside the basic ones."""
+"""The hardware counters to read: none, basic (also True), full, or basic with further metrics by name."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
 class Webhook(TypedDict, total=False):
-    """Where the service is to tell of the job's end; `secret` signs what it sends, and may be left out."""
+    """The URL that the service calls when the job ends; an optional `secret` signs the body."""
 
     url: str
     secret: str
 
 
 class Options(TypedDict, total=False):
-    """How to judge; docs/api.md has the bounds. What is left out is the service's default."""
+    """Options for judging a kernel; docs/api.md has the bounds. A missing option has the service's default."""
 
     num_trials: int
     timeout: int
@@ -52,7 +52,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Submission:
-    """One request. With `reference` it is a comparison. `label` is yours: it is not sent, and comes back from `map`."""
+    """One request; with `reference` it is a comparison. The client does not send `label`: `map` returns it."""
 
     kernel: KernelLike
     reference: KernelLike | None = None
@@ -78,11 +78,11 @@ class Submission:
 
     @property
     def path(self) -> str:
-        """Where it is sent."""
+        """The path of the request: /evaluate, or /compare with a reference."""
         return "/evaluate" if self.reference is None else "/compare"
 
     def body(self) -> bytes:
-        """The JSON body; raises CallerError for what is no kernel and what JSON does not have, such as NaN."""
+        """The JSON body. Raises CallerError for an invalid kernel and for values that JSON lacks, such as NaN."""
         wire: dict[str, Any] = {each: getattr(self, each) for each in Options.__annotations__}
         wire = {name: value for name, value in wire.items() if value is not None}
         if self.reference is None:
@@ -94,41 +94,41 @@ class Submission:
         except (TypeError, ValueError) as error:
             raise CallerError(f"the request cannot be written as JSON: {error}") from error
 
-    def named(self) -> Submission:
-        """The same with an idempotency key: a random one unless it has one."""
+    def with_idempotency_key(self) -> Submission:
+        """The submission with an idempotency key: its own, else a random one."""
         return self if self.idempotency_key else replace(self, idempotency_key=str(uuid.uuid4()))
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> Submission:
-        """From a body of /evaluate or /compare, the first version's too; unknown keys are ignored, as the service does.
+        """Reads a body of /evaluate or /compare, also of the first version. Like the service, it ignores unknown keys.
 
         Raises CallerError for a body without a kernel.
         """
-        known = {each.name: wire[each.name] for each in fields(cls) if wire.get(each.name) is not None}
+        values = {each.name: wire[each.name] for each in fields(cls) if wire.get(each.name) is not None}
         if "custom_code" in wire and "custom_kernel" not in wire:
-            known["reference"] = Kernel(wire.get("ref_code", ""), KernelType.TORCH)
-            known["kernel"] = Kernel(wire["custom_code"], KernelType.TORCH_CUDA)
+            values["reference"] = Kernel(wire.get("ref_code", ""), KernelType.TORCH)
+            values["kernel"] = Kernel(wire["custom_code"], KernelType.TORCH_CUDA)
         elif "custom_kernel" in wire:
-            known["reference"] = wire.get("ref_kernel", wire.get("kernel"))
-            known["kernel"] = wire["custom_kernel"]
-        if "kernel" not in known:
+            values["reference"] = wire.get("ref_kernel", wire.get("kernel"))
+            values["kernel"] = wire["custom_kernel"]
+        if "kernel" not in values:
             raise CallerError("a submission needs a kernel, or a ref_kernel and a custom_kernel")
-        return cls(**known)
+        return cls(**values)
 
 
 SubmissionLike = Submission | Kernel | Mapping[str, Any]
 """A submission, a kernel to evaluate, or a body of /evaluate or /compare."""
 
 
-def submission_of(given: SubmissionLike) -> Submission:
-    """The submission that this stands for; raises CallerError where it stands for none."""
-    if isinstance(given, Submission):
-        return given
-    if isinstance(given, Kernel):
-        return Submission(given)
-    if not isinstance(given, Mapping):
-        raise CallerError(_no_kernel(given))
-    return Submission.from_dict(given)
+def to_submission(value: SubmissionLike) -> Submission:
+    """The submission, with a kernel or a request's body converted to one. Raises CallerError for another value."""
+    if isinstance(value, Submission):
+        return value
+    if isinstance(value, Kernel):
+        return Submission(value)
+    if not isinstance(value, Mapping):
+        raise CallerError(_no_kernel(value))
+    return Submission.from_dict(value)
 
 
 def _wire(kernel: KernelLike) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def _wire(kernel: KernelLike) -> dict[str, Any]:
         raise CallerError(f"the kernel's io or metadata has another type than it should have: {error}") from error
 
 
-def _no_kernel(given: object) -> str:
+def _no_kernel(value: object) -> str:
     return (
-        f"a kernel is a Kernel or a dict in the wire's form, not {type(given).__name__}: torch(source), "
+        f"a kernel is a Kernel or a dict in the wire's form, not {type(value).__name__}: torch(source), "
         "triton(source), cuda(source, io), … of kernel_eval_client make one of source text or of a pathlib.Path"
     )

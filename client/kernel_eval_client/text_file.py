@@ -1,4 +1,4 @@
-"""A file's text, or in a sentence why it cannot be had."""
+"""Reads a file's text, or raises with the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from kernel_eval_client.errors import CallerError
 
 
-def text_of(path: Path) -> str:
-    """Its text, without an editor's byte order mark; raises CallerError where it cannot be read."""
+def read_text(path: Path) -> str:
+    """The file's text without a byte order mark. Raises CallerError for a file that cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except IsADirectoryError as error:

@@ -1,4 +1,4 @@
-"""Times as the service measured them, and the speed-up; which of them are bounds."""
+"""The times that the service measured, and the speed-up, with the bounds among them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Speedup:
 
     @property
     def bound(self) -> Literal["at_least", "at_most"] | None:
-        """What `ratio` is: a bound for the speed-up, or None where it was measured."""
+        """The kind of bound that `ratio` is; None where the speed-up was measured."""
         if self.ci_high is None:
             return "at_least" if 0 < self.ci_low == self.ratio else None
         return "at_most" if self.ci_low == 0 and self.ci_high == self.ratio else None

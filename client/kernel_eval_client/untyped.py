@@ -8,33 +8,33 @@ from typing import Any
 
 
 def number(value: Any) -> float | None:
-    """A finite number."""
+    """The value as a finite float; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 def whole(value: Any) -> int | None:
-    """An integer."""
+    """The value if it is an integer; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def text(value: Any) -> str | None:
-    """A string."""
+    """The value if it is a string; else None."""
     return value if isinstance(value, str) else None
 
 
 def member(value: Any, *names: str) -> Any:
-    """`value[first][second]…`; None where that is not there."""
+    """`value[first][second]…`; None if a member is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list."""
+    """The JSON objects in a list; [] for anything but a list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

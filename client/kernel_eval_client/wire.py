@@ -1,4 +1,4 @@
-"""One request and what came of it, without saying how it travels; and which error an answer is."""
+"""An HTTP request and its response, independent of the transport; and the exception for a failed response."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kernel_eval_client.errors import (
 )
 
 SLACK_S = 30.0
-"""What an answer may take beyond the time that it was asked to be held."""
+"""Maximum time for a response beyond `hold_s`, in s."""
 
 _PROBLEM = "urn:kernel-eval:problem:"
 
 
 def job_path(job_id: str) -> str:
-    """Of that job's URL: an id is one segment, whatever it holds. Raises CallerError for what cannot be one."""
+    """The path of a job's URL; the quoted id is one segment. Raises CallerError for an impossible id."""
     if not job_id.strip("."):
         raise CallerError(f"{job_id!r} is no job's id")
     return f"/job/{quote(job_id, safe='')}"
@@ -35,7 +35,7 @@ def job_path(job_id: str) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """One HTTP request. `hold_s` is how long the service is asked to hold its answer."""
+    """One HTTP request. The service may hold its response for `hold_s` seconds (long poll)."""
 
     method: str
     path: str
@@ -46,21 +46,21 @@ class Call:
 
     @property
     def timeout_s(self) -> float:
-        """How long to wait for the answer."""
+        """Maximum time to wait for the response, in s."""
         return self.hold_s + SLACK_S
 
     def all_params(self) -> dict[str, str]:
-        """Of the query, with the wait that is asked for."""
+        """The query's parameters, with `wait` for a long poll."""
         return {**self.params, **({"wait": f"{self.hold_s:g}"} if self.hold_s > 0 else {})}
 
     def all_headers(self) -> dict[str, str]:
-        """With the body's type."""
+        """The headers, with the body's content type."""
         return {**self.headers, **({"Content-Type": "application/json"} if self.body is not None else {})}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An HTTP answer; the names in `headers` are in lower case. `json` raises ServiceError for another body."""
+class Response:
+    """An HTTP response. The names in `headers` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -68,12 +68,12 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """2xx."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds; None where the answer does not say. An HTTP date is not read: the service never sends one."""
+        """`Retry-After` in s; None without one, or for an HTTP date, which the service never sends."""
         try:
             seconds = float(self.headers.get("retry-after", ""))
         except ValueError:
@@ -81,41 +81,41 @@ class Answer:
         return seconds if 0 <= seconds < float("inf") else None
 
     def json(self) -> dict[str, Any]:
-        """The body, a JSON object."""
+        """The body, a JSON object. Raises ServiceError for another body."""
         try:
             body = json.loads(self.content)
         except ValueError:
             body = None
         if not isinstance(body, dict):
             raise ServiceError(
-                f"the answer ({self.status}) is no JSON object: {self.content[:80]!r}; is there another service?",
+                f"the response ({self.status}) is no JSON object: {self.content[:80]!r}; is there another service?",
                 status=self.status,
             )
         return body
 
 
 @dataclass(frozen=True)
-class NoAnswer:
+class NoResponse:
     """The connection was refused, broke, or timed out."""
 
     reason: str
 
     def error(self, url: str) -> KernelEvalError:
-        """As an exception."""
-        return Unreachable(f"no answer from {url}: {self.reason.rstrip('.')}. Is the service running there?")
+        """The failure as an exception."""
+        return Unreachable(f"no response from {url}: {self.reason.rstrip('.')}. Is the service running there?")
 
 
-def error_of(answer: Answer) -> KernelEvalError:
-    """The exception that an answer other than 2xx is."""
+def error_of(response: Response) -> KernelEvalError:
+    """The exception for a response other than 2xx."""
     try:
-        problem = answer.json()
+        problem = response.json()
     except ServiceError:
         problem = {}
     kind = str(problem.get("type", "")).partition(_PROBLEM)[2]
-    detail = problem.get("detail") or problem.get("error") or f"HTTP {answer.status}"
-    error = _class(answer.status, kind)(str(detail), status=answer.status, problem=problem)
+    detail = problem.get("detail") or problem.get("error") or f"HTTP {response.status}"
+    error = _class(response.status, kind)(str(detail), status=response.status, problem=problem)
     if isinstance(error, RateLimited):
-        error.retry_after = answer.retry_after
+        error.retry_after = response.retry_after
     return error
 
 

@@ -116,7 +116,7 @@ def test_on_the_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFix
     request.write_text(json.dumps({"kernel": KERNEL}))
     assert main(["evaluate", str(request), "--artifact", "ptx", "--artifact", "ttgir", "--url", url]) == 1
     told = capsys.readouterr().out
-    assert "limited by" in told and "100%" in told and "1 kept, 1 not to be had: kernel-eval artifacts " in told
+    assert "limited by" in told and "100%" in told and "1 available, 1 unavailable: kernel-eval artifacts " in told
     job_id = told.partition("kernel-eval artifacts ")[2].split()[0]
     assert main(["artifacts", job_id, "-o", str(tmp_path / "out"), "--url", url]) == 0
     told = capsys.readouterr().out

@@ -88,7 +88,7 @@ def test_a_contract_beside_the_source_is_taken(run: Command, tmp_path: Path) -> 
     shutil.copy(EXAMPLES / "does-not-compile" / "kernel.cu", tmp_path)
     assert run("evaluate", tmp_path / "kernel.cu") == 2
     assert "kernel.io: is missing" in run.err and "openapi" not in run.err
-    assert "--io FILE" in run.err and "NAME.io.json beside NAME.cu" in run.err
+    assert "--io FILE" in run.err and "NAME.io.json next to NAME.cu" in run.err
     (tmp_path / "kernel.io.json").write_text(json.dumps(example["kernel"]["io"]))
     assert run("evaluate", tmp_path / "kernel.cu", "--json") == 1
     assert run.json()["verdict"] == "compile_error"
@@ -131,12 +131,12 @@ def test_ctrl_c_cancels_the_job(run: Command, files: Path, monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Client, "settled", interrupted)
+        patch.setattr(Client, "wait_for_job", interrupted)
         assert run("evaluate", files / "hangs.py") == 130
     assert "Cancelled job" in run.err
     with Client(run.url) as client:
         (job,) = client.jobs(limit=1)
-        assert client.settled(job.job_id).state == "cancelled"
+        assert client.wait_for_job(job.job_id).state == "cancelled"
 
 
 def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> None:
@@ -287,15 +287,15 @@ def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
         run.url = told.url
         assert run("doctor", "--quick", "--json") == 0
     checks = {check["name"]: check for check in run.json()["checks"]}
-    assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["found"]
-    assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["found"] == "1: H200"
+    assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["detail"]
+    assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["detail"] == "1: H200"
 
 
 def test_what_every_command_takes_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["--json", "--url", url, "--patience", "0", "doctor"]) == 3
     (check,) = json.loads(capsys.readouterr().out)["checks"]
-    assert url in check["found"]
+    assert url in check["detail"]
     assert main(["--url", "http://127.0.0.1:1", "doctor", "--url", url, "--json", "--patience", "0"]) == 3
     assert url in capsys.readouterr().out
 

@@ -138,7 +138,7 @@ def test_nothing_of_a_submission_stands_as_ours() -> None:
     for told in (brief.of_result(found), parts.of_part(found, "device_metrics", 0), printed(found)):
         assert not re.search("[\x1b\x9b\x07]", told)
         assert not [line for line in ours(told) for forged in FORGED if line.startswith(forged)]
-    assert len(brief.of_result(found)) <= brief.MOST
+    assert len(brief.of_result(found)) <= brief.MAXIMUM_LENGTH
 
 
 NAMES = [

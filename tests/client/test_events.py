@@ -17,7 +17,7 @@ from tests.client.failing import Reply, Told, job, listening, problem
 from tests.conftest import free_port
 
 TWICE = "def kernel_fn(x):\n    return x * 2\n"
-QUICK = ke.Retry(patience_s=5.0, first_s=0.01, most_s=0.02)
+QUICK = ke.Retry(patience_s=5.0, first_pause_s=0.01, max_pause_s=0.02)
 Follow = Callable[[str, str], list[ke.Event]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_eval_client.explain import Spot, excerpt, spots
+from kernel_eval_client.explain import ErrorLine, error_lines, excerpt
 
 NVRTC = """the source does not compile
 kernel.cu(3): warning #177-D: variable "y" was declared but never referenced
@@ -30,20 +30,23 @@ triton.runtime.errors.InterpreterError: NameError("name 'bb' is not defined")
 
 
 def test_every_error_of_a_compiler_once_and_in_order() -> None:
-    assert spots(NVRTC) == [Spot(5, 'error: expected a ";"'), Spot(7, 'error: identifier "a" is undefined')]
+    assert error_lines(NVRTC) == [
+        ErrorLine(5, 'error: expected a ";"'),
+        ErrorLine(7, 'error: identifier "a" is undefined'),
+    ]
 
 
 def test_the_innermost_line_of_the_first_traceback() -> None:
-    assert spots(CHAINED) == [Spot(5, "NameError: name 'bb' is not defined")]
+    assert error_lines(CHAINED) == [ErrorLine(5, "NameError: name 'bb' is not defined")]
 
 
 def test_nothing_is_made_up() -> None:
-    assert spots("the kernel's process crashed: SIGSEGV (Segmentation fault)") == []
-    assert excerpt("one line", Spot(9, "beyond")) == []
+    assert error_lines("the kernel's process crashed: SIGSEGV (Segmentation fault)") == []
+    assert excerpt("one line", ErrorLine(9, "beyond")) == []
 
 
 def test_a_line_with_its_neighbours() -> None:
-    assert excerpt("a\nb\nc\nd\ne\n", Spot(2, "")) == [
+    assert excerpt("a\nb\nc\nd\ne\n", ErrorLine(2, "")) == [
         "     1 | a",
         ">    2 | b",
         "     3 | c",

@@ -19,7 +19,7 @@ from tests.client.failing import BROKEN, Reply, Seen, Told, listening, problem, 
 
 MANY = 200
 AT_ONCE = 16
-QUICK = Retry(patience_s=20.0, first_s=0.005, most_s=0.01)
+QUICK = Retry(patience_s=20.0, first_pause_s=0.005, max_pause_s=0.01)
 
 
 class Crowd:

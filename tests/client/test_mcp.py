@@ -78,7 +78,7 @@ BROKEN = ("evaluate", {"source_code": "def kernel_fn(x:\n    return x\n"})
 def check_a_session(server: Any) -> None:
     """What an agent does: looks at an example, sends something broken, wrong, then right."""
     answers = call(server, ("list_examples", {}), BROKEN, WRONG, RIGHT)
-    assert all(len(text) <= brief.MOST for _, text in answers) and not any(failed for failed, _ in answers)
+    assert all(len(text) <= brief.MAXIMUM_LENGTH for _, text in answers) and not any(failed for failed, _ in answers)
     listed, broken, wrong, right = (text for _, text in answers)
     assert "level1/softmax: cuda,torch,triton" in listed
     assert broken.startswith("compile_error") and "\nline 1:\n" in broken and "\n| >    1 | def kernel_fn(x:" in broken
@@ -127,7 +127,7 @@ def test_a_job_that_is_not_waited_for(over_http: str, url: str) -> None:
 def test_a_long_answer_is_read_page_by_page(over_http: str) -> None:
     source = "import sys\n\ndef kernel_fn(x):\n    raise ValueError('a' * 6000)\n\ndef get_inputs():\n    return [1]\n"
     ((_, told),) = call(over_http, ("evaluate", {"source_code": source}))
-    assert told.startswith("runtime_error") and len(told) <= brief.MOST
+    assert told.startswith("runtime_error") and len(told) <= brief.MAXIMUM_LENGTH
     job_id, whole, offset = told.split()[2].rstrip(","), "", 0
     for _ in range(6):
         ((_, page),) = call(over_http, ("result", {"job_id": job_id, "part": "error", "offset": offset}))
@@ -203,7 +203,7 @@ def test_our_key_is_lent_to_this_machine_only(
     with listening(told):
         monkeypatch.setenv("KERNEL_EVAL_URL", told.url)
         monkeypatch.setenv("KERNEL_EVAL_API_KEY", "ours")
-        asked = tools.Tools(None, lends=host is None or host in mcp_server.LOOPBACK)
+        asked = tools.Tools(None, shares_key=host is None or host in mcp_server.LOOPBACK)
         with pytest.raises(Exception, match="Check the id"):
             asyncio.run(asked.status(Asked(), "j"))  # type: ignore[arg-type]
     assert [each.headers.get("Authorization") for each in told.seen] == [shown]
@@ -219,7 +219,7 @@ def test_an_answer_is_short_whatever_the_service_says() -> None:
     }  # type: ignore[assignment]
     found = Result.from_dict({"job_id": "j", "verdict": "compile_error", "kernel_exec_result": kernel})
     told = brief.of_result(found, "\n".join("y" * 500 for _ in range(80)))
-    assert len(told) <= brief.MOST and "next: Mend the lines" in told and told.count("flag: ") == 4
+    assert len(told) <= brief.MAXIMUM_LENGTH and "next: Mend the lines" in told and told.count("flag: ") == 4
 
 
 def test_every_verdict_and_error_has_a_next_step() -> None:

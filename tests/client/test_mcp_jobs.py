@@ -61,7 +61,7 @@ def test_a_call_that_is_given_up_cancels_its_job(
     told = give_up(over_stdio(url) if transport == "stdio" else over_http, mode)
     found = ID.search(told[0])
     assert found is not None and all(found[0] in line for line in told)
-    assert client.settled(found[0], max_wait_s=60).state == "cancelled"
+    assert client.wait_for_job(found[0], max_wait_s=60).state == "cancelled"
 
 
 def test_to_give_up_waiting_for_a_result_leaves_the_job(url: str, client: Client) -> None:
@@ -91,7 +91,7 @@ def test_to_give_up_waiting_for_a_result_leaves_the_job(url: str, client: Client
     )
     assert job_id in listed and len(listed.splitlines()) <= 5
     assert f"job {job_id} is " in cancelled and "cancelled" in cancelled
-    assert client.settled(job_id, max_wait_s=60).state == "cancelled"
+    assert client.wait_for_job(job_id, max_wait_s=60).state == "cancelled"
 
 
 def test_the_service_is_told(url: str) -> None:

@@ -211,7 +211,9 @@ def test_the_map_of_a_wrong_answer_is_rows_of_counts() -> None:
 def test_a_part_is_read_from_its_end_too() -> None:
     found = Result.from_dict(outcome("passed", output="a" * 5000 + "\nlast"))
     assert parts.of_part(found, "output", -4).splitlines()[1:] == ["| last"]
-    assert len(parts.of_part(Result.from_dict(outcome("passed", output="\n" * 9000)), "output", 0)) <= brief.MOST
+    assert (
+        len(parts.of_part(Result.from_dict(outcome("passed", output="\n" * 9000)), "output", 0)) <= brief.MAXIMUM_LENGTH
+    )
     with pytest.raises(Exception, match="past the end: there are 5005 characters"):
         parts.of_part(found, "output", 6000)
     assert parts.of_part(found, "error", 0) == "none: it passed"

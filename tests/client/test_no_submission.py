@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from domain.paths import ROOT
-from kernel_eval_client.cli.no_submission import why_none
+from kernel_eval_client.cli.no_submission import not_a_submission
 from kernel_eval_client.cli.source import Choices, submissions_in
 from kernel_eval_client.kernel import KernelType
 from tests.mutants.corpus import originals
@@ -38,7 +38,7 @@ def test_of_the_examples_only_the_programs_are_skipped() -> None:
 def test_a_source_is_none_where_nothing_in_it_can_be_called(
     source: str, name: str, entry: str | None, why: str | None
 ) -> None:
-    told = why_none(source, name, entry)
+    told = not_a_submission(source, name, entry)
     assert told is None if why is None else why in (told or "")
 
 
@@ -47,6 +47,7 @@ def test_no_kernel_of_the_corpus_is_skipped() -> None:
     skipped = [
         name
         for name, each in originals().items()
-        if each.kernel_type != "multi_kernel" and why_none(each.source, names.get(each.kernel_type, "a.py"), None)
+        if each.kernel_type != "multi_kernel"
+        and not_a_submission(each.source, names.get(each.kernel_type, "a.py"), None)
     ]
     assert skipped == []

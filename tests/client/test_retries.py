@@ -14,7 +14,7 @@ from tests.client.conftest import Asked
 from tests.client.failing import BROKEN, Reply, Told, job, listening, problem, result
 from tests.conftest import free_port
 
-QUICK = Retry(patience_s=20.0, first_s=0.01, most_s=0.02)
+QUICK = Retry(patience_s=20.0, first_pause_s=0.01, max_pause_s=0.02)
 KERNEL = torch("def kernel_fn(x):\n    return x\n")
 PASSED = Reply(200, result())
 
@@ -58,7 +58,7 @@ def test_a_rate_limit_beyond_our_patience_is_raised_at_once(ask: Asked) -> None:
 
 
 def test_patience_has_an_end(ask: Asked) -> None:
-    brief = Retry(patience_s=0.2, first_s=0.05, most_s=0.05)
+    brief = Retry(patience_s=0.2, first_pause_s=0.05, max_pause_s=0.05)
     with listening(Told(problem(503, "broker-unreachable"))) as told, pytest.raises(errors.ServiceError, match="503"):
         ask(told.url, brief, "judge", KERNEL)
     assert len(told.seen) > 2
@@ -86,7 +86,7 @@ def test_what_would_fail_again_is_not_tried_again(ask: Asked, reply: Reply, kind
 def test_nobody_listening_is_said_with_the_address(ask: Asked) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(errors.Unreachable, match=url):
-        ask(url, Retry(patience_s=0.1, first_s=0.05), "judge", KERNEL)
+        ask(url, Retry(patience_s=0.1, first_pause_s=0.05), "judge", KERNEL)
 
 
 def test_who_waits_for_a_service_that_is_away_is_told_once(ask: Asked, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,9 @@ def test_who_waits_for_a_service_that_is_away_is_told_once(ask: Asked, caplog: p
         ask(told.url, QUICK, "judge", KERNEL)
     (said,) = caplog.messages
     assert (
-        said.startswith(f"no answer from {told.url}: ") and said.endswith("Trying again for 20 s") and ".." not in said
+        said.startswith(f"no response from {told.url}: ")
+        and said.endswith("Trying again for 20 s")
+        and ".." not in said
     )
 
 
@@ -110,7 +112,7 @@ def test_an_answer_that_does_not_come_in_time_is_none(ask: Asked, monkeypatch: p
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(errors.Unreachable):
-            ask(url, Retry(patience_s=0.1, first_s=0.05), "job", "j1")
+            ask(url, Retry(patience_s=0.1, first_pause_s=0.05), "job", "j1")
 
 
 def test_a_job_is_asked_for_with_long_polls(ask: Asked) -> None:

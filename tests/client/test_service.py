@@ -20,7 +20,7 @@ from kernel_eval_client import (
     errors,
     torch,
 )
-from kernel_eval_client.result import AnswerError
+from kernel_eval_client.result import ResponseError
 
 TWICE = torch(
     "import torch\n\ndef kernel_fn(x):\n    return x * 2\n\ndef get_inputs():\n    return [torch.randn(64)]\n"
@@ -71,7 +71,7 @@ def test_a_result_saves_and_loads(compared: Result, tmp_path: Path) -> None:
     compared.save(tmp_path / "result.json")
     assert Result.load(tmp_path / "result.json") == compared
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(AnswerError):
+    with pytest.raises(ResponseError):
         Result.load(tmp_path / "other.json")
 
 
@@ -128,7 +128,7 @@ def test_a_job_is_followed_listed_and_cancelled(client: Client) -> None:
     assert client.cancel(job.job_id, wait_s=30).state == "cancelled"
     with pytest.raises(errors.JobCancelled):
         client.wait(job.job_id)
-    assert client.settled(job.job_id).state == "cancelled"
+    assert client.wait_for_job(job.job_id).state == "cancelled"
 
 
 def test_listing_goes_over_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

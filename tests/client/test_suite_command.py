@@ -128,7 +128,7 @@ def test_a_part_that_matches_nothing_is_told(run: Command) -> None:  # noqa: F81
     assert run.err.splitlines() == [
         "--only level9/* is no problem's name",
         "--level 9 is no problem's",
-        "--candidate tritn is nobody's name",
+        "--candidate tritn is no candidate's label",
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_part_that_matches_nothing_is_told(run: Command) -> None:  # noqa: F81
     ("arguments", "message"),
     [
         (["nosuch"], "no folder"),
-        (["starter", "--only", "nosuch"], "no problem is left: --only nosuch is no problem's name"),
+        (["starter", "--only", "nosuch"], "no problem is selected: --only nosuch is no problem's name"),
         (["starter", "--only", "level1/*", "--level", "2"], "--only, --level and --candidate leave out all of them"),
         (["starter", "--candidates", "nosuch"], "no folder"),
     ],

@@ -15,10 +15,10 @@ from domain.paths import ROOT
 from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.cli import show
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
-from kernel_eval_client.suites.book import Book, key_of
-from kernel_eval_client.suites.modules import in_order
-from kernel_eval_client.suites.problem import NotOurs
-from kernel_eval_client.suites.sizes import filled, sizes_of
+from kernel_eval_client.suites.book import ResultLog, request_key
+from kernel_eval_client.suites.modules import sort_by_imports
+from kernel_eval_client.suites.problem import NotConvertible
+from kernel_eval_client.suites.sizes import read_sizes, with_sizes
 from tests.client.suite_files import (
     CHECKED_BY_CODE,
     REFERENCE,
@@ -59,21 +59,21 @@ def test_a_contract_of_the_starter_suite_has_numbers_for_sizes(small: bool) -> N
 
 
 def test_sizes_are_evaluated_and_what_is_no_size_is_named() -> None:
-    sizes = sizes_of("SIZES = {'n': 6, 'm': 4}\nSMALL = {'n': 2, 'm': 1}\n", small=False)
+    sizes = read_sizes("SIZES = {'n': 6, 'm': 4}\nSMALL = {'n': 2, 'm': 1}\n", small=False)
     wire = {
         "args": [{"type": "int", "value": "n*m - 4"}, {"type": "str", "value": "n"}],
         "launch": {"grid": ["n", "k"]},
     }
-    assert filled(wire, sizes) == {
+    assert with_sizes(wire, sizes) == {
         "args": [{"type": "int", "value": 20}, {"type": "str", "value": "n"}],
         "launch": {"grid": [6, "k"]},
     }
     with pytest.raises(errors.CallerError, match="'k' is no size"):
-        filled({"shape": ["k"]}, sizes)
+        with_sizes({"shape": ["k"]}, sizes)
     with pytest.raises(errors.CallerError, match="no SMALL"):
-        sizes_of("SIZES = {}", small=True)
+        read_sizes("SIZES = {}", small=True)
     with pytest.raises(errors.CallerError, match="whole numbers"):
-        sizes_of("SIZES = {'n': f()}", small=False)
+        read_sizes("SIZES = {'n': f()}", small=False)
 
 
 def test_kernelbench_s_own_names_and_ours(tmp_path: Path) -> None:
@@ -166,9 +166,13 @@ def test_an_axis_is_worked_out_and_never_run(tmp_path: Path) -> None:
 
 
 def test_files_that_import_each_other_are_refused() -> None:
-    assert list(in_order({"a": "import b\n", "b": "from c import x\n", "c": "import torch\n"})) == ["c", "b", "a"]
-    with pytest.raises(NotOurs, match="import each other: a, b"):
-        in_order({"a": "import b\n", "b": "def f():\n    from a import x\n"})
+    assert list(sort_by_imports({"a": "import b\n", "b": "from c import x\n", "c": "import torch\n"})) == [
+        "c",
+        "b",
+        "a",
+    ]
+    with pytest.raises(NotConvertible, match="import each other: a, b"):
+        sort_by_imports({"a": "import b\n", "b": "def f():\n    from a import x\n"})
 
 
 @pytest.mark.parametrize(
@@ -188,16 +192,16 @@ def test_a_workload_that_cannot_be_handed_over_says_why(tmp_path: Path, name: st
 
 
 def test_a_safetensors_file_is_read_within_bounds(tmp_path: Path) -> None:
-    from kernel_eval_client.suites.safetensors import tensor_in
+    from kernel_eval_client.suites.safetensors import read_tensor
 
     path = safetensors(tmp_path / "values.safetensors", "I32", [3], b"abcdabcdabcd")
-    assert tensor_in(path, "values", 12) == ("int32", [3], b"abcdabcdabcd")
-    for key, most, message in (("values", 11, "11 are sent at most"), ("nosuch", 12, "cannot be read")):
+    assert read_tensor(path, "values", 12) == ("int32", [3], b"abcdabcdabcd")
+    for key, most, message in (("values", 11, "11 can be sent at most"), ("nosuch", 12, "cannot be read")):
         with pytest.raises(errors.CallerError, match=message):
-            tensor_in(path, key, most)
+            read_tensor(path, key, most)
     path.write_bytes(b"\xff" * 40)
     with pytest.raises(errors.CallerError, match="no safetensors file"):
-        tensor_in(path, "values", 12)
+        read_tensor(path, "values", 12)
 
 
 def outcome(problem: str, verdict: str | None, ratio: float | None = None, **more: Any) -> Outcome:
@@ -249,7 +253,7 @@ def test_a_bound_is_no_ratio() -> None:
 
 def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of suites drawn from a known distribution: the true mean is inside 95 % of the intervals, or nearly."""
-    monkeypatch.setattr("kernel_eval_client.suites.scoring.DRAWS", 300)
+    monkeypatch.setattr("kernel_eval_client.suites.scoring.BOOTSTRAP_DRAWS", 300)
     chance, inside = random.Random(1), 0
     for _ in range(60):
         ratios = [math.exp(chance.gauss(math.log(1.5), 0.5)) for _ in range(30)]
@@ -272,34 +276,34 @@ def test_nothing_judged_has_no_score() -> None:
 def test_a_book_goes_on_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "book.jsonl"
     (first, second) = [case.submission for case in cases(read("starter")) if case.submission][:2]
-    assert first is not None and second is not None and key_of(first) != key_of(second)
-    with Book(path) as book:
-        book.write(key_of(first), "p", "c", result_of("passed", None))
-        book.write(key_of(second), "q", "c", {"fault": "service"})
+    assert first is not None and second is not None and request_key(first) != request_key(second)
+    with ResultLog(path) as book:
+        book.write(request_key(first), "p", "c", result_of("passed", None))
+        book.write(request_key(second), "q", "c", {"fault": "service"})
     whole = path.read_text()
     path.write_text(whole + whole.splitlines()[0][:40])
     for _ in range(2):
-        with Book(path) as book:
-            assert set(book.results) == {key_of(first)}
-    with Book(path) as book:
-        book.write(key_of(second), "q", "c", result_of("wrong_result", None))
-    with Book(path) as book:
+        with ResultLog(path) as book:
+            assert set(book.results) == {request_key(first)}
+    with ResultLog(path) as book:
+        book.write(request_key(second), "q", "c", result_of("wrong_result", None))
+    with ResultLog(path) as book:
         assert {each.verdict for each in book.results.values()} == {"passed", "wrong_result"}
-    with Book(path, again=True) as book:
+    with ResultLog(path, again=True) as book:
         assert book.results == {}
 
 
 def test_a_book_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     (path := tmp_path / "book.jsonl").write_text("not ours\n")
     with pytest.raises(errors.CallerError, match="line 1"):
-        Book(path)
+        ResultLog(path)
 
 
 def test_results_in_a_book_are_whole(tmp_path: Path) -> None:
     found = result_of("passed", Speedup(1.5, 1.4, None, "faster"))
-    with Book(tmp_path / "b", again=True) as book:
+    with ResultLog(tmp_path / "b", again=True) as book:
         book.write("k", "p", "c", found)
-    with Book(tmp_path / "b") as book:
+    with ResultLog(tmp_path / "b") as book:
         assert book.results["k"].speedup == Result.from_dict(found.raw).speedup == found.speedup
 
 

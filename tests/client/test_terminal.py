@@ -177,7 +177,7 @@ def test_a_cell_is_one_line() -> None:
     written = io.StringIO()
     terminal = Terminal(written, width=400)
     grid = Grid("a", "b")
-    grid.add_row(HOSTILE, show.cuttable(HOSTILE))
+    grid.add_row(HOSTILE, show.truncatable(HOSTILE))
     terminal.table(grid)
     assert len(written.getvalue().splitlines()) == 2 and obeyed(written.getvalue()) == []
 
@@ -211,7 +211,7 @@ def test_nothing_hostile_is_in_the_texts_for_agents() -> None:
     from tests.client.test_mcp import call
 
     asked = [
-        ("result", {"job_id": "j1", "part": part}) for part in (*parts._OF_KERNEL, *parts._EMPTY, "nosuch" + HOSTILE)
+        ("result", {"job_id": "j1", "part": part}) for part in (*parts._KERNEL_PARTS, *parts._EMPTY, "nosuch" + HOSTILE)
     ]
     asked += [("evaluate", {"source_code": SOURCE}), ("compare", {"reference_code": SOURCE, "candidate_code": SOURCE})]
     asked += [("result", {"job_id": "j1"}), ("status", {"job_id": "j1"}), ("cancel", {"job_id": "j1"}), ("jobs", {})]

@@ -17,7 +17,7 @@ from kernel_eval_client import errors
 from kernel_eval_client.agents.brief import NEXT
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.errors import KernelEvalError, RateLimited, ServiceError
-from kernel_eval_client.wire import Answer, error_of
+from kernel_eval_client.wire import Response, error_of
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
@@ -42,7 +42,7 @@ def _lines() -> Iterator[str]:
     for kind in sorted(Kind, key=lambda each: (each.value[0], each.name)):
         status, title = kind.value
         body = {"type": kind.urn, "title": title, "status": status, "detail": title}
-        error = error_of(Answer(status, {"Content-Type": "application/problem+json"}, json.dumps(body).encode()))
+        error = error_of(Response(status, {"Content-Type": "application/problem+json"}, json.dumps(body).encode()))
         again = isinstance(error, (ServiceError, RateLimited)) and not isinstance(error, errors.JobFailed)
         yield f"| {status} | `{kind.urn}` | {title} | `{type(error).__name__}` | {'yes' if again else 'no'} |"
     yield ""

@@ -1,1 +1,1 @@
-"""For agents: an MCP server over the client, and what a result is in a few lines."""
+"""For agents: an MCP server over the client, and results in a few lines."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 WAIT_S = 45.0
-"""Below the minute after which most programs give a call up."""
+"""Default time to wait, in s: most programs abandon a call after a minute."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -20,7 +20,7 @@ def _lower(value: Any) -> Any:
 def _source(value: str) -> str:
     text = value.strip()
     if text.startswith("```"):
-        raise ValueError("it begins with the ``` of markdown: send what stands between the fences, alone")
+        raise ValueError("it begins with the ``` of markdown: send only the text between the fences")
     if text.endswith((".py", ".cu")) and len(text.split()) == 1:
         raise ValueError("this is a path: send the source itself, as text")
     return value
@@ -46,7 +46,9 @@ Contract = Annotated[
         ' "value": 64}], "launch": {"grid": [1], "block": [64]}}; list_examples has whole ones.'
     ),
 ]
-Entry = Annotated[str | None, Field(description="The kernel, function or entry point to call, where it is not plain.")]
+Entry = Annotated[
+    str | None, Field(description="The kernel, function or entry point to call, if the source has several.")
+]
 Absolute = Annotated[
     float | None,
     Field(
@@ -56,9 +58,9 @@ Absolute = Annotated[
 Relative = Annotated[float | None, Field(ge=0, description="See atol.")]
 Effort = Annotated[
     Literal["quick", "default", "precise"] | None,
-    Field(description="How much of the device to spend; quick leaves checks out, so confirm what it passes."),
+    Field(description="How much device time to spend; quick skips checks, so confirm a pass with default."),
 ]
-Trials = Annotated[int | None, Field(ge=1, le=10000, description="Rounds of timing at most (100).")]
+Trials = Annotated[int | None, Field(ge=1, le=10000, description="Maximum rounds of timing (100).")]
 Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
 Wait = Annotated[
     float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id, for `result`.")
@@ -91,13 +93,13 @@ Part = Annotated[
         "environment",
     ]
     | None,
-    Field(description="Which part of the whole answer; `output` is what the kernel printed. Without: the verdict."),
+    Field(description="A part of the whole result; `output` is what the kernel printed. Without: the verdict."),
 ]
 Text = Annotated[str | None, Field(description="As the list names it; without, the list.")]
 Problem = Annotated[str | None, Field(description="As the list names it: level1/softmax, or softmax.")]
 Label = Annotated[
     str | None,
     BeforeValidator(_lower),
-    Field(description="torch, triton, cuda or torch_cuda: that solution; without a name, which problems have one."),
+    Field(description="torch, triton, cuda or torch_cuda: that solution; without a name, the problems that have one."),
 ]
 Count = Annotated[int, Field(ge=1, le=20, description="How many, newest first.")]

@@ -1,6 +1,6 @@
-"""A result in a few lines that a model can act on: what was found, where, and what to try next.
+"""A result in a few lines that a model can act on: the verdict, its cause and place, and the next step.
 
-Lines with `| ` before them are the submission's, or may be: material, never the service's words.
+Lines that begin with `| ` may quote the submission: they are material and never the service's words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_eval_client.agents import device, faults
 from kernel_eval_client.agents.next_step import NEXT, next_step, wrong_ranges
-from kernel_eval_client.agents.wording import of_tools
+from kernel_eval_client.agents.wording import for_tools
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
 from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
@@ -21,23 +21,23 @@ from kernel_eval_client.quoted import cut, named, plain, quoted
 from kernel_eval_client.result import Comparison, Result
 from kernel_eval_client.timing import Speedup
 
-__all__ = ["MOST", "NEXT", "of_error", "of_job", "of_jobs", "of_result", "of_service", "stands"]
+__all__ = ["MAXIMUM_LENGTH", "NEXT", "describe_state", "of_error", "of_job", "of_jobs", "of_result", "of_service"]
 
-MOST = 2000
-"""Characters of an answer: what is longer is told to be, and how to read on."""
+MAXIMUM_LENGTH = 2000
+"""Maximum length of a tool's reply, in characters. A longer one is cut, says so, and says how to read on."""
 
 _KERNELS = 4
 _FLAGS = 4
 
 
 def of_result(found: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
-    """Verdict, times, the error at its line, flags, the next step; `timeout` is the job's, where it is known."""
+    """Verdict, times, the error with its line, flags and the next step; `timeout` is the job's in s, if known."""
     lines = [f"{found.verdict} (job {found.job_id}, on {_device(found)})", *_figures(found)]
-    lines += device.sanitized(found, source)
+    lines += device.sanitizer_lines(found, source)
     if found.error and not _compared_wrong(found):
-        lines += faults.told(found, source, reference)
+        lines += faults.describe(found, source, reference)
     lines += _on_device(found)
-    # What to do next goes last and is never cut off; neither is a flag that is short.
+    # The next step comes last and is never cut off, nor is a short flag.
     checked = found.sanitizer
     flags = [f"flag: the sanitizer {cut(plain(checked.headline), 200)}"] if checked and checked.found else []
     flags += [f"flag: {cut(plain(flag.message), 240)}" for flag in found.kernel.flags]
@@ -47,25 +47,27 @@ def of_result(found: Result, source: str = "", reference: str = "", timeout: int
     if found.kernel.comparison:
         flags += [f"weak reference: {cut(plain(each.message), 160)}" for each in found.kernel.comparison.weak_reference]
     tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(found, timeout)}"]))
-    return cut("\n".join(map(plain, lines)), MOST - len(tail) - 1) + "\n" + tail
+    return cut("\n".join(map(plain, lines)), MAXIMUM_LENGTH - len(tail) - 1) + "\n" + tail
 
 
 def of_job(job: Job, source: str = "", reference: str = "") -> str:
-    """Where it stands, or its result."""
+    """The job's state, or its result."""
     if job.result is not None:
         return of_result(job.result, source, reference, job.raw.get("timeout"))
     if job.done:
         what = "submit it again" if job.state == "failed" else "it was cancelled"
-        return cut(f"job {job.job_id} is {plain(job.state)}: {plain(job.error or 'no reason')}\nnext: {what}.", MOST)
+        return cut(
+            f"job {job.job_id} is {plain(job.state)}: {plain(job.error or 'no reason')}\nnext: {what}.", MAXIMUM_LENGTH
+        )
     since = "" if job.submitted_at is None else f", handed in {max(0.0, time.time() - job.submitted_at):.0f} s ago"
     return (
-        f"job {job.job_id} is {stands(job)}{since} and goes on\n"
+        f"job {job.job_id} is {describe_state(job)}{since} and goes on\n"
         f'next: result("{job.job_id}") waits for it, cancel("{job.job_id}") ends it.'
     )
 
 
-def stands(job: Job) -> str:
-    """State, stage, place in the queue."""
+def describe_state(job: Job) -> str:
+    """The job's state, stage and position in the queue."""
     told = job.state if job.stage == job.state or job.done else f"{job.state} ({job.stage})"
     if job.cancel_requested and not job.done:
         told += ", being cancelled"
@@ -75,35 +77,37 @@ def stands(job: Job) -> str:
 
 
 def of_jobs(jobs: Sequence[Job]) -> str:
-    """One a line: id, state, verdict, age."""
+    """One line for each job: id, state, verdict, age."""
     if not jobs:
         return "none are kept of this key"
-    return cut("\n".join(_in_a_line(job) for job in jobs), MOST)
+    return cut("\n".join(_in_a_line(job) for job in jobs), MAXIMUM_LENGTH)
 
 
 def _in_a_line(job: Job) -> str:
     verdict = (job.raw.get("summary") or {}).get("verdict")
     age = "" if job.submitted_at is None else f", {max(0.0, time.time() - job.submitted_at):.0f} s ago"
-    told = f"{job.job_id} {stands(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
-    return plain(told)
+    text = (
+        f"{job.job_id} {describe_state(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
+    )
+    return plain(text)
 
 
 def of_service(health: Mapping[str, Any], version: str) -> str:
-    """Whether it judges, on which devices, how many jobs wait."""
-    told = [f"kernel evaluation service {plain(version)}: {health.get('status')}"]
-    told += [plain(str(each)) for each in health.get("reasons") or ()]
+    """The service's health, its devices, and the number of jobs in each state."""
+    lines = [f"kernel evaluation service {plain(version)}: {health.get('status')}"]
+    lines += [plain(str(reason)) for reason in health.get("reasons") or ()]
     for worker in health.get("workers") or ():
-        has = ", ".join(f"{name} {value}" for name, value in (worker.get("versions") or {}).items())
+        versions = ", ".join(f"{name} {value}" for name, value in (worker.get("versions") or {}).items())
         device = worker.get("gpu_name") or f"{worker.get('device')} (no GPU: Triton is interpreted, CUDA only compiled)"
         state = f"; takes no jobs: {worker['quarantined']}" if worker.get("quarantined") else ""
-        told.append(plain(f"device: {device}, {worker.get('max_workers')} jobs at once; {has}{state}"))
+        lines.append(plain(f"device: {device}, {worker.get('max_workers')} jobs at once; {versions}{state}"))
     by_state = (health.get("job_stats") or {}).get("by_status") or {}
-    told.append(f"jobs: {', '.join(f'{int(count)} {state}' for state, count in by_state.items()) or 'not known'}")
-    return cut("\n".join(map(plain, told)), MOST)
+    lines.append(f"jobs: {', '.join(f'{int(count)} {state}' for state, count in by_state.items()) or 'not known'}")
+    return cut("\n".join(map(plain, lines)), MAXIMUM_LENGTH)
 
 
 def of_error(error: KernelEvalError, *, compared: bool = False) -> str:
-    """Whose fault it is, and what to do."""
+    """The error's message, and the next step by the party at fault."""
     if isinstance(error, UnknownJob):
         step = "Check the id (`jobs` lists them); finished jobs are kept for a day."
     elif isinstance(error, KeyRefused):
@@ -117,8 +121,8 @@ def of_error(error: KernelEvalError, *, compared: bool = False) -> str:
     else:
         step = "Nobody's fault."
     fields = error.fields if isinstance(error, CallerError) else ()
-    told = "\n".join(plain(of_tools(str(each), compared=compared)) for each in fields or (error,))
-    return f"{cut(told, MOST - len(step) - 7)}\nnext: {step}"
+    messages = "\n".join(plain(for_tools(str(message), compared=compared)) for message in fields or (error,))
+    return f"{cut(messages, MAXIMUM_LENGTH - len(step) - 7)}\nnext: {step}"
 
 
 def _figures(found: Result) -> Iterator[str]:
@@ -153,12 +157,12 @@ def _interval(speedup: Speedup) -> str:
     return f"{speedup.ratio:.3g}x, 95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
 
 
-def _compared_wrong(found: Result) -> bool:
-    """Whether the referee's figures are the error: its own words, of its own count."""
-    comparison = found.kernel.comparison
-    if found.verdict != "wrong_result" or comparison is None or not comparison.message:
+def _compared_wrong(result: Result) -> bool:
+    """Whether the error is the referee's own comparison of outputs."""
+    comparison = result.kernel.comparison
+    if result.verdict != "wrong_result" or comparison is None or not comparison.message:
         return False
-    return (found.error or "").startswith(comparison.message)
+    return (result.error or "").startswith(comparison.message)
 
 
 def _where(comparison: Comparison) -> str | None:
@@ -177,26 +181,26 @@ def _where(comparison: Comparison) -> str | None:
     )
 
 
-def _on_device(found: Result) -> Iterator[str]:
-    if (launched := in_a_line(found.kernel.launches)) is not None:
+def _on_device(result: Result) -> Iterator[str]:
+    if (launched := in_a_line(result.kernel.launches)) is not None:
         yield quoted(f"launches {launched}", 300)
-    yield from device.counters(found)
-    for code in found.kernel.machine_code[:_KERNELS]:
+    yield from device.counter_lines(result)
+    for code in result.kernel.machine_code[:_KERNELS]:
         yield cut(_code(code), 200)
 
 
 def _code(code: MachineCode) -> str:
-    told = [f"{code.registers} registers a thread"]
+    parts = [f"{code.registers} registers a thread"]
     if spilled := (code.spill_store_bytes or 0) + (code.spill_load_bytes or 0):
-        told.append(f"{spilled} bytes spilled and read back")
+        parts.append(f"{spilled} bytes spilled and read back")
     elif code.local_bytes:
-        told.append(f"{code.local_bytes} bytes of local memory")
+        parts.append(f"{code.local_bytes} bytes of local memory")
     if code.shared_bytes:
-        told.append(f"{code.shared_bytes} bytes of shared memory a block")
+        parts.append(f"{code.shared_bytes} bytes of shared memory a block")
     if code.occupancy is not None:
-        told.append(f"theoretical occupancy {code.occupancy:.0%}, limited by {named(code.limited_by)}")
-    return f"code of {named(code.name)}: {', '.join(told)}"
+        parts.append(f"theoretical occupancy {code.occupancy:.0%}, limited by {named(code.limited_by)}")
+    return f"code of {named(code.name)}: {', '.join(parts)}"
 
 
-def _device(found: Result) -> str:
-    return named(found.environment.get("gpu_name") or found.environment.get("device") or "?")
+def _device(result: Result) -> str:
+    return named(result.environment.get("gpu_name") or result.environment.get("device") or "?")

@@ -1,4 +1,4 @@
-"""What the hardware counters and compute-sanitizer say, in a few lines; what is by the submission's word is marked."""
+"""Hardware counters and compute-sanitizer findings in a few lines, with a mark on text from the submission."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from kernel_eval_client.explain import finding_excerpt
 from kernel_eval_client.quoted import cut, plain, quoted
 from kernel_eval_client.result import Result
 
-_KERNELS, _ADVICE, _ASKED, _FINDINGS = 3, 3, 4, 3
+_KERNELS, _ADVICE, _METRICS, _FINDINGS = 3, 3, 4, 3
 
 
-def sanitized(found: Result, source: str) -> Iterator[str]:
-    """What became of it, and each finding with its line."""
-    checked = found.sanitizer
+def sanitizer_lines(result: Result, source: str) -> Iterator[str]:
+    """The headline, and each finding with its line of the source."""
+    checked = result.sanitizer
     if checked is None:
         return
     yield f"sanitizer: {cut(plain(checked.headline), 300)}"
     findings = [(tool, finding) for tool in checked.found for finding in tool.findings]
     for tool, finding in findings[:_FINDINGS]:
-        often = f" ({finding.count} times)" if finding.count > 1 else ""
-        yield quoted(f"{tool.name}: {finding.kind}{often}: {finding.place}", 200)
+        repeats = f" ({finding.count} times)" if finding.count > 1 else ""
+        yield quoted(f"{tool.name}: {finding.kind}{repeats}: {finding.place}", 200)
         yield from (quoted(line, 120) for line in finding_excerpt(source, finding))
     if len(findings) > _FINDINGS:
         yield f"{len(findings) - _FINDINGS} more: part=sanitizer has them"
 
 
-def counters(found: Result) -> Iterator[str]:
-    """The candidate's kernels, the longest first, and the advice about them."""
-    metrics = found.device_metrics
+def counter_lines(result: Result) -> Iterator[str]:
+    """The counters of the candidate's kernels, longest first, and ncu's advice; or why there are none."""
+    metrics = result.device_metrics
     if metrics is None:
         return
     side = metrics.candidate
@@ -41,14 +41,14 @@ def counters(found: Result) -> Iterator[str]:
     if side.reason:
         yield cut(plain(side.reason), 240)
     for kernel in side.kernels[:_KERNELS]:
-        yield quoted(f"{_named(kernel)}: {', '.join(in_words(kernel)) or 'no figures'}", 260)
-        for one in kernel.requested_metrics[:_ASKED]:
-            value = "not given" if one.value is None else f"{one.value:.6g} {one.unit}".rstrip()
-            yield quoted(f"{one.name} = {value}", 200)
+        yield quoted(f"{_title(kernel)}: {', '.join(in_words(kernel)) or 'no figures'}", 260)
+        for metric in kernel.requested_metrics[:_METRICS]:
+            value = "not given" if metric.value is None else f"{metric.value:.6g} {metric.unit}".rstrip()
+            yield quoted(f"{metric.name} = {value}", 200)
     for advice in side.advice[:_ADVICE]:
         yield quoted(f"advice about {cut(advice.kernel, 60)}: {advice.message}", 300)
 
 
-def _named(kernel: KernelMetrics) -> str:
+def _title(kernel: KernelMetrics) -> str:
     share = "" if kernel.share is None else f" ({kernel.share:.0%} of the time)"
     return cut(kernel.name, 60) + share

@@ -1,4 +1,4 @@
-"""The starter suite as examples to read: the list of its problems, a reference, a solution."""
+"""The starter suite as examples: the list of its problems, the source of a reference or of a solution."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.suites import STARTER, Problem, read
 
 
-def shown(name: str | None = None, candidate: str | None = None) -> str:
-    """All names, or those with such a candidate; or a problem's reference; or its solution, with the contract that
-    one has. Raises CallerError.
+def describe(name: str | None = None, candidate: str | None = None) -> str:
+    """Without a name: the problems, or those with a solution `candidate`. With a name: the problem's reference.
+
+    With both: that solution, with its contract if it has one. Raises CallerError for an unknown name or solution.
     """
     if name is None:
-        some = [each for each in read(STARTER) if candidate is None or candidate in _labels(each)]
-        if not some:
-            known = ", ".join(sorted({label for each in read(STARTER) for label in _labels(each)}))
-            raise CallerError(f"no example has a solution {candidate!r}; there are {known}")
-        return "\n".join([*map(_line, some), "", "list_examples(name) shows a reference, with candidate a solution."])
+        selected = [each for each in read(STARTER) if candidate is None or candidate in _labels(each)]
+        if not selected:
+            labels = ", ".join(sorted({label for each in read(STARTER) for label in _labels(each)}))
+            raise CallerError(f"no example has a solution {candidate!r}; there are {labels}")
+        return "\n".join(
+            [*map(_line, selected), "", "list_examples(name) shows a reference, with candidate a solution."]
+        )
     problems = {each.name: each for each in read(STARTER)}
     problem = problems.get(name) or next((each for key, each in problems.items() if key.endswith(f"/{name}")), None)
     if problem is None or problem.reference is None:
@@ -27,8 +30,8 @@ def shown(name: str | None = None, candidate: str | None = None) -> str:
         return f"{problem.reference.source_code}\n# solutions: {', '.join(_labels(problem))}"
     kernel = {each.label: each.kernel for each in problem.candidates}.get(candidate)
     if kernel is None:
-        known = ", ".join(_labels(problem))
-        raise CallerError(f"{problem.name} has no solution {candidate!r}; it has {known}")
+        labels = ", ".join(_labels(problem))
+        raise CallerError(f"{problem.name} has no solution {candidate!r}; it has {labels}")
     contract = "" if not isinstance(kernel.io, IOContract) else f"\nio: {json.dumps(kernel.io.to_dict())}"
     return kernel.source_code + contract
 

@@ -1,4 +1,4 @@
-"""Why a kernel did not pass, at the lines of its source; every line that the submission may have written is marked."""
+"""The reason why a kernel did not pass, with lines of its source. Lines that may quote the submission are marked."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kernel_eval_client.agents.wording import of_tools
-from kernel_eval_client.explain import Spot, excerpt, spots
+from kernel_eval_client.agents.wording import for_tools
+from kernel_eval_client.explain import ErrorLine, error_lines, excerpt
 from kernel_eval_client.quoted import lines, named, quoted
 from kernel_eval_client.result import Result
 
@@ -19,11 +19,11 @@ _BUILT_LINE = re.compile(
 )
 _LINES = 12
 _BUILD_ERRORS = 3
-_SPOTS = 3
+_ERROR_LINES = 3
 
 
-class Built(NamedTuple):
-    """An error in a file that the build made of a string in the source: `line` is that file's."""
+class BuildError(NamedTuple):
+    """A compiler's error in a file that the build generated from a string in the source; `line` counts in that file."""
 
     file: str
     line: int
@@ -31,47 +31,54 @@ class Built(NamedTuple):
     text: str
 
 
-def told(found: Result, source: str, reference: str) -> Iterator[str]:
-    """The headline, then each line that is at fault with its neighbours; as lines."""
-    error = of_tools(found.error or "", compared=found.reference is not None)
-    headline, *rest = lines(error)
+def describe(result: Result, source: str, reference: str) -> Iterator[str]:
+    """Yields the error's first line, then each line at fault with its neighbours."""
+    error = for_tools(result.error or "", compared=result.reference is not None)
+    headline, *details = lines(error)
     yield quoted(headline, 400)
-    of, text = ("reference, ", reference) if found.verdict == "reference_failed" else ("", source)
-    if _BUILD_FAILED in error and (built := _built(error)):
-        for one in built:
-            yield from _in_source(one, text)
+    prefix, text = ("reference, ", reference) if result.verdict == "reference_failed" else ("", source)
+    if _BUILD_FAILED in error and (build_errors := _build_errors_in(error)):
+        for build_error in build_errors:
+            yield from _in_source(build_error, text)
         return
-    at = spots(error)
-    for spot in at[:_SPOTS]:
-        yield f"{of}line {spot.line}:"
-        if spot.message not in headline:
-            yield quoted(spot.message, 200)
-        yield from (quoted(line, 120) for line in excerpt(text, spot))
-    if not at:
-        yield from (quoted(line, 160) for line in rest[: _LINES - 1])
+    locations = error_lines(error)
+    for location in locations[:_ERROR_LINES]:
+        yield f"{prefix}line {location.line}:"
+        if location.message not in headline:
+            yield quoted(location.message, 200)
+        yield from (quoted(line, 120) for line in excerpt(text, location))
+    if not locations:
+        yield from (quoted(line, 160) for line in details[: _LINES - 1])
 
 
-def _built(error: str) -> list[Built]:
-    found = [
-        Built(one["file"].rpartition("/")[2], int(one["nvcc"] or one["host"]), one["message"], _text(one["text"]))
-        for one in _BUILT_LINE.finditer(error)
+def _build_errors_in(error: str) -> list[BuildError]:
+    errors = [
+        BuildError(
+            match["file"].rpartition("/")[2],
+            int(match["nvcc"] or match["host"]),
+            match["message"],
+            _text(match["text"]),
+        )
+        for match in _BUILT_LINE.finditer(error)
     ]
-    return list({(one.file, one.line): one for one in reversed(found)}.values())[::-1][:_BUILD_ERRORS]
+    return list({(match.file, match.line): match for match in reversed(errors)}.values())[::-1][:_BUILD_ERRORS]
 
 
-def _in_source(one: Built, source: str) -> Iterator[str]:
-    """At the line of the source that has the same text, where there is just one."""
-    same = [number for number, line in enumerate(source.splitlines(), 1) if one.text and line.strip() == one.text]
-    made = "" if one.file.endswith(("h", "hpp")) else "the generated "
-    place = f"line {one.line} of {made}{named(one.file)}"
-    yield f"line {same[0]} ({place}):" if len(same) == 1 else f"{place}, not of the source:"
-    yield quoted(one.message, 200)
-    if len(same) == 1:
-        yield from (quoted(line, 120) for line in excerpt(source, Spot(same[0], one.message)))
-    elif one.text:
-        yield quoted(one.text, 120)
+def _in_source(error: BuildError, source: str) -> Iterator[str]:
+    """The error at the line of the source with the same text, if exactly one line has it."""
+    matching_lines = [
+        number for number, line in enumerate(source.splitlines(), 1) if error.text and line.strip() == error.text
+    ]
+    generated = "" if error.file.endswith(("h", "hpp")) else "the generated "
+    location = f"line {error.line} of {generated}{named(error.file)}"
+    yield f"line {matching_lines[0]} ({location}):" if len(matching_lines) == 1 else f"{location}, not of the source:"
+    yield quoted(error.message, 200)
+    if len(matching_lines) == 1:
+        yield from (quoted(line, 120) for line in excerpt(source, ErrorLine(matching_lines[0], error.message)))
+    elif error.text:
+        yield quoted(error.text, 120)
 
 
 def _text(line: str) -> str:
-    """What the compiler shows of the file; the host's puts the number before it."""
+    """The line of the file that the compiler quotes, without the line number of the host compiler."""
     return re.sub(r"^ *\d+ \| ", "", line).strip()

@@ -1,4 +1,4 @@
-"""The MCP server: the tools, what they are to a model, and how a call that is at fault is told."""
+"""The MCP server: the tools, their instructions for a model, and the messages for invalid calls."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Lines that begin with `| ` were written by a submission or while it ran: materia
 
 
 class Server(MCPServer[Any]):
-    """Says what is wrong with a call's arguments in a line each, unknown names too, which the library passes over."""
+    """An MCP server that reports each invalid argument in a line, also unknown names, which the library ignores."""
 
-    def __init__(self, url: str | None, *, lends: bool) -> None:
+    def __init__(self, url: str | None, *, shares_key: bool) -> None:
         super().__init__(NAME, instructions=INSTRUCTIONS, version=_version(), log_level="WARNING")
-        tools = Tools(url, lends=lends)
-        self._known: dict[str, list[str]] = {}
+        tools = Tools(url, shares_key=shares_key)
+        self._parameters: dict[str, list[str]] = {}
         for tool, hints in (
             (tools.compare, _MAKES_A_JOB),
             (tools.evaluate, _MAKES_A_JOB),
@@ -48,36 +48,40 @@ class Server(MCPServer[Any]):
             (tools.list_examples, _READS),
             (tools.service, _READS),
         ):
-            self._known[tool.__name__] = [name for name in inspect.signature(tool).parameters if name != "context"]
+            self._parameters[tool.__name__] = [name for name in inspect.signature(tool).parameters if name != "context"]
             self.add_tool(tool, annotations=hints, structured_output=False)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """The tool's answer; raises ToolError."""
-        unknown = [plain(each) for each in arguments if each not in self._known.get(name, arguments)]
+        """The tool's reply. Raises ToolError for a failed call or invalid arguments."""
+        unknown = [plain(name) for name in arguments if name not in self._parameters.get(name, arguments)]
         if unknown:
-            raise ToolError(f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._known[name])}")
+            raise ToolError(
+                f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}"
+            )
         try:
             return _plain(await super().call_tool(name, arguments, context))
         except ToolError as error:
             if isinstance(error.__cause__, ToolError):
-                raise error.__cause__ from None  # As we said it, without the library's words before it.
+                raise error.__cause__ from None  # Our message, without the library's prefix.
             if not isinstance(error.__cause__, ValidationError):
                 raise ToolError(plain_lines(str(error))) from error
-            told = [
-                f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}"
-                for one in error.__cause__.errors()
+            problems = [
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"
+                for problem in error.__cause__.errors()
             ]
-            raise ToolError("\n".join([*(plain(line)[:300] for line in told[:6]), "next: Mend the call."])) from error
+            raise ToolError(
+                "\n".join([*(plain(line)[:300] for line in problems[:6]), "next: Mend the call."])
+            ) from error
 
 
-def _plain(told: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
-    """Whatever a tool has told, for hosts that print it: each line of it as a terminal may show it."""
-    for part in told.content if isinstance(told, CallToolResult) else ():
+def _plain(reply: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
+    """The reply without control characters, for hosts that print it to a terminal."""
+    for part in reply.content if isinstance(reply, CallToolResult) else ():
         if isinstance(part, TextContent):
             part.text = plain_lines(part.text)
-    return told
+    return reply
 
 
 _MAKES_A_JOB = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
@@ -86,19 +90,19 @@ _READS = ToolAnnotations(read_only_hint=True)
 
 
 def server(url: str | None = None, *, host: str | None = None) -> Server:
-    """The server for the service at that address (default: `KERNEL_EVAL_URL`).
+    """The MCP server for the service at `url` (default: `KERNEL_EVAL_URL`).
 
-    Over HTTP a caller's own `Authorization` goes on to the service. The key of this process's environment stands in for
-    none only over stdio or where `host` is a loopback address: else everybody who reaches the port would ask under it.
+    Over HTTP it passes the caller's `Authorization` to the service. A caller without one gets the API key of this
+    process's environment only over stdio or on a loopback `host`: else all who reach the port could use the key.
     """
-    return Server(url, lends=host is None or host in LOOPBACK)
+    return Server(url, shares_key=host is None or host in LOOPBACK)
 
 
 def run(url: str | None, *, http: bool, host: str, port: int) -> None:
-    """Serves until its input ends, or over HTTP until it is stopped. Raises CallerError for what is no URL."""
+    """Serves until its input ends, or over HTTP until it is stopped. Raises CallerError for an invalid URL."""
     Address.find(url)
     if http:
-        # With sessions: a cancellation comes as a request of its own, and says which by the session.
+        # With sessions: a cancellation is a separate request, and its session tells which call it cancels.
         server(url, host=host).run("streamable-http", host=host, port=port)
     else:
         server(url).run("stdio")
@@ -107,5 +111,5 @@ def run(url: str | None, *, http: bool, host: str, port: int) -> None:
 def _version() -> str:
     try:
         return version(DISTRIBUTION)
-    except PackageNotFoundError:  # Of a checkout that is on the path and not installed.
+    except PackageNotFoundError:  # A checkout on the path that is not installed.
         return "0+source"

@@ -1,4 +1,4 @@
-"""What to try next, by the verdict and by what is known of its cause."""
+"""The next step to try, by the verdict and its cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEXT = {
     " with the signature. The examples have contracts that fit.",
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
 }
-"""By verdict alone, also for those who have no tools (docs/errors.md)."""
+"""The next step by verdict alone. docs/errors.md prints these, for readers without the tools."""
 
 WITH_TOOLS = {
     "wrong_result": " Ask for it with `part=comparison`.",
@@ -41,11 +41,11 @@ INTERPRETED = (
     "Right. Only correctness can be learnt here: an interpreter ran it, and its times say nothing about a GPU."
     " `service` lists the devices."
 )
-ALONE = "It ran. Use compare with a reference to learn whether it is right and faster."
+NO_REFERENCE = "It ran. Use compare with a reference to learn whether it is right and faster."
 AT_ZERO = "Wrong only where the reference gives 0: a clamp, a mask or a sign differs, not the precision."
 NO_NUMBER = "Wrong by a NaN or an infinity on one side: look for an overflow, a division by 0, a log or root below 0."
 MOST_OF_SCALE = 0.5
-"""Of the rms of an output's values: a difference that is a rounding stays below it, also at an output's largest."""
+"""Maximum error of a rounding, as a part of the output's root mean square."""
 UNSOUND = (
     "The sanitizer found errors in it, which count as much as a wrong result: mend the lines named above first, and"
     " judge it again with sanitize=true."
@@ -113,46 +113,46 @@ _OF_COMPARISON = (
 )
 
 
-def next_step(found: Result, timeout: int | None = None) -> str:
-    """In a sentence or two; `timeout` is the job's."""
-    if (checked := found.sanitizer) is not None and checked.found:
+def next_step(result: Result, timeout: int | None = None) -> str:
+    """One or two sentences; `timeout` is the job's, in s."""
+    if (checked := result.sanitizer) is not None and checked.found:
         return UNSOUND
-    if found.passed:
-        return _passed(found)
-    error = found.error or ""
-    if found.verdict == "runtime_error":
+    if result.passed:
+        return _passed(result)
+    error = result.error or ""
+    if result.verdict == "runtime_error":
         return _first(_OF_RUNTIME, error) or "Mend the lines named above and send the whole source again."
-    if found.verdict == "compile_error" and (told := _first(_OF_COMPILING, error)):
-        return told
-    if found.verdict == "timeout":
-        return _timed_out(found, timeout)
-    if found.verdict == "unsupported" and "holds an object of type" in error:
+    if result.verdict == "compile_error" and (advice := _first(_OF_COMPILING, error)):
+        return advice
+    if result.verdict == "timeout":
+        return _timed_out(result, timeout)
+    if result.verdict == "unsupported" and "holds an object of type" in error:
         return "Return tensors or numbers, alone or in tuples, lists and dicts, as the reference does."
-    if found.verdict == "wrong_result" and (told := _wrong(error, found.kernel.comparison)):
-        return told
-    return NEXT.get(found.verdict, "Read the error above.") + WITH_TOOLS.get(found.verdict, "")
+    if result.verdict == "wrong_result" and (advice := _wrong(error, result.kernel.comparison)):
+        return advice
+    return NEXT.get(result.verdict, "Read the error above.") + WITH_TOOLS.get(result.verdict, "")
 
 
 def _passed(found: Result) -> str:
     if any(flag.code == flags.INTERPRETED for flag in found.kernel.flags):
         return INTERPRETED if found.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
     if found.reference is None:
-        return ALONE
+        return NO_REFERENCE
     if found.speedup is None:
         return UNMEASURED
     return {"faster": FASTER, "slower": SLOWER}.get(found.speedup.verdict, NO_DIFFERENCE)
 
 
-def _timed_out(found: Result, timeout: int | None) -> str:
+def _timed_out(result: Result, timeout: int | None) -> str:
     seconds = "" if timeout is None else f" of {timeout} s"
-    if not found.kernel.compiled:
+    if not result.kernel.compiled:
         return f"Building it did not end within `timeout`{seconds}: compile less, or raise it (to 600)."
     return f"Its calls did not end within `timeout`{seconds}: look for an endless loop, or raise it (to 600)."
 
 
 def _wrong(error: str, comparison: Comparison | None) -> str | None:
-    if told := _first(_OF_COMPARISON, error):
-        return told
+    if advice := _first(_OF_COMPARISON, error):
+        return advice
     where = comparison.mismatch_map if comparison is not None else None
     if comparison is None or where is None:
         return None
@@ -171,7 +171,7 @@ def _has_no_number(first: Mapping[str, object]) -> bool:
 
 
 def _by_little(comparison: Comparison) -> bool:
-    """Every difference is small against its own element, and the largest also against the whole output."""
+    """Whether every difference is small relative to its element, and the largest also relative to the whole output."""
     largest = number(member(comparison.precision_check, "candidate_max_error"))
     near = comparison.max_rel_diff is not None and comparison.max_rel_diff < 0.05
     return near and (largest is None or largest < MOST_OF_SCALE)
@@ -198,7 +198,7 @@ def _edge(where: Mapping[str, object]) -> str | None:
 
 
 def wrong_ranges(where: Mapping[str, object]) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """The rows and the columns that the wrong blocks span, each from and to (not included); None of another form."""
+    """The ranges of rows and of columns with wrong blocks, each as (first, end); None for a map in another form."""
     counts, block, rows, columns = (where.get(name) for name in ("counts", "block", "rows", "columns"))
     if not (
         isinstance(counts, list) and isinstance(block, list) and isinstance(rows, int) and isinstance(columns, int)
@@ -216,4 +216,4 @@ def wrong_ranges(where: Mapping[str, object]) -> tuple[tuple[int, int], tuple[in
 
 
 def _first(causes: tuple[tuple[str, str], ...], error: str) -> str | None:
-    return next((told for sign, told in causes if re.search(sign, error)), None)
+    return next((advice for pattern, advice in causes if re.search(pattern, error)), None)

@@ -1,4 +1,4 @@
-"""A job handed in and waited for: its progress is told, and it is cancelled with the call that asked for it."""
+"""Submits a job and waits for it: reports its progress, and cancels it together with the caller's call."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.submission import Submission
 
 STEP_S = 1.0
-"""How long a stage may have changed before it is told."""
+"""Maximum time between a change of stage and its report, in s."""
 SILENCE_S = 4.0
-"""After so long without a change the same is told again: it goes on."""
+"""Maximum time between two reports, in s: a report of the same state shows that the job goes on."""
 CANCEL_S = 10.0
 
-Tell = Callable[[float, str], Awaitable[None]]
-"""Told seconds since the beginning, and in words where the job stands."""
+ProgressReporter = Callable[[float, str], Awaitable[None]]
+"""A function that gets the seconds since the beginning and the job's state in words."""
 
 
-async def judged(client: AsyncClient, submission: Submission, wait_s: float, tell: Tell) -> Job:
-    """The job after at most `wait_s` seconds. It is cancelled where the waiting is, or fails: else nobody asks."""
-    named = submission.named()
-    job = await _handed_in(client, named)
+async def submit_and_wait(client: AsyncClient, submission: Submission, wait_s: float, report: ProgressReporter) -> Job:
+    """The submitted job after at most `wait_s` seconds. If the wait is cancelled or fails, the job is cancelled too."""
+    submission_with_key = submission.with_idempotency_key()
+    job = await _submit(client, submission_with_key)
     try:
         try:
-            return await followed(client, job, wait_s, tell)
-        except UnknownJob:  # The service has lost the record: once more, under the same key.
-            job = await _handed_in(client, named)
-            return await followed(client, job, wait_s, tell)
-    except BaseException:  # Cancelled, or nobody is there to be told: no answer will name the job.
+            return await wait_for(client, job, wait_s, report)
+        except UnknownJob:  # The service has lost the record: submit again, with the same key.
+            job = await _submit(client, submission_with_key)
+            return await wait_for(client, job, wait_s, report)
+    except BaseException:  # The caller is gone or gets an error: no reply will name the job.
         with anyio.move_on_after(CANCEL_S, shield=True), suppress(KernelEvalError):
             await client.cancel(job.job_id)
         raise
 
 
-async def followed(client: AsyncClient, job: Job, wait_s: float, tell: Tell) -> Job:
-    """The job once it has ended, or as it is after so many seconds."""
-    began, told, told_at = time.monotonic(), "", -SILENCE_S
+async def wait_for(client: AsyncClient, job: Job, wait_s: float, report: ProgressReporter) -> Job:
+    """The job when it has ended, or its state after `wait_s` seconds."""
+    began, reported, reported_at = time.monotonic(), "", -SILENCE_S
     while True:
         passed = time.monotonic() - began
-        stands = brief.stands(job)
-        if stands != told or passed - told_at >= SILENCE_S:
-            await tell(passed, f"job {job.job_id} is {stands}, {passed:.0f} s")
-            told, told_at = stands, passed
+        state = brief.describe_state(job)
+        if state != reported or passed - reported_at >= SILENCE_S:
+            await report(passed, f"job {job.job_id} is {state}, {passed:.0f} s")
+            reported, reported_at = state, passed
         if job.done or passed >= wait_s:
             return job
         try:
-            job = await client.settled(job.job_id, max_wait_s=min(STEP_S, wait_s - passed))
+            job = await client.wait_for_job(job.job_id, max_wait_s=min(STEP_S, wait_s - passed))
         except StillRunning as error:
             job = Job.from_dict(error.problem)
 
 
-async def _handed_in(client: AsyncClient, submission: Submission) -> Job:
-    # To the end, whatever is cancelled: a request that is on its way makes a job, and its id comes with the answer.
+async def _submit(client: AsyncClient, submission: Submission) -> Job:
+    # Shielded from cancellation: the request creates a job, and only the response has the id to cancel it by.
     with anyio.CancelScope(shield=True):
         job = await client.submit(submission)
     return job

@@ -1,4 +1,4 @@
-"""A message of the service in the words of the tools: their arguments in place of the request's fields."""
+"""Rewrites messages of the service for the tools: their arguments replace the request's fields."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _SIDES = {"custom_kernel": "candidate_", "ref_kernel": "reference_", "kernel": "
 _FIELDS = {"source_code": "code", "kernel_type": "type", "io": "io"}
 
 
-def of_tools(text: str, *, compared: bool) -> str:
-    """The same with `candidate_io` for `custom_kernel.io`, and so on."""
+def for_tools(text: str, *, compared: bool) -> str:
+    """The message with `candidate_io` in place of `custom_kernel.io`, and so on."""
     for side, prefix in _SIDES.items():
         for field, argument in _FIELDS.items():
             text = re.sub(rf"\b{side}\.{field}\b", prefix + argument if prefix else field, text)

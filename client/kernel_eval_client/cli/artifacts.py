@@ -12,41 +12,45 @@ from kernel_eval_client.cli.terminal import Grid
 from kernel_eval_client.errors import ServiceError
 
 
-def artifacts(session: Session, given: argparse.Namespace) -> Exit:
-    """Lists them, and with `--output` writes each to FOLDER/side/name."""
-    found = session.client.artifacts(given.job_id)
+def artifacts(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Lists the artifacts of a job; `--output FOLDER` also writes each to FOLDER/side/name."""
+    listed = session.client.artifacts(arguments.job_id)
     saved = {}
-    for one in found if given.output is not None else ():
-        if one.name is None:
+    for artifact in listed if arguments.output is not None else ():
+        if artifact.name is None:
             continue
         try:
-            content = session.client.artifact_bytes(given.job_id, one)
+            content = session.client.artifact_bytes(arguments.job_id, artifact)
         except ValueError as error:
-            raise ServiceError(f"{one.side}/{one.name} is not saved: {error}; is there another service?") from error
-        path = given.output / one.side / one.name
+            raise ServiceError(
+                f"{artifact.side}/{artifact.name} is not saved: {error}; is there another service?"
+            ) from error
+        path = arguments.output / artifact.side / artifact.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        saved[one.side, one.name] = str(path)
+        saved[artifact.side, artifact.name] = str(path)
     if session.as_json:
-        session.write([_wire(one, saved.get((one.side, one.name or ""))) for one in found])
-    elif found:
-        session.out.table(_table(found, saved))
+        session.write([_wire(artifact, saved.get((artifact.side, artifact.name or ""))) for artifact in listed])
+    elif listed:
+        session.out.table(_table(listed, saved))
     else:
         session.out.say("None: the job was not asked for any (`--artifact ptx`), or has no result.")
     return Exit.PASSED
 
 
-def _wire(one: Artifact, saved: str | None) -> dict[str, Any]:
-    return {**vars(one), **({"saved": saved} if saved else {})}
+def _wire(artifact: Artifact, saved: str | None) -> dict[str, Any]:
+    return {**vars(artifact), **({"saved": saved} if saved else {})}
 
 
-def _table(found: list[Artifact], saved: dict[tuple[str, str], str]) -> Grid:
+def _table(listed: list[Artifact], saved: dict[tuple[str, str], str]) -> Grid:
     table = Grid("side", "format", "kernel", "bytes", "name, or why there is none")
     table.columns[3].justify = "right"
-    for one in found:
-        kernel = " ".join(part for part in (one.kernel, one.variant) if part) or "–"
-        place = saved.get((one.side, one.name or ""), one.name or f"unavailable: {one.unavailable}")
-        cut = ", its end left out" if one.truncated else ""
-        size = str(one.bytes) if one.name is not None else "–"
-        table.add_row(one.side, one.format, kernel, size, place + cut)
+    for artifact in listed:
+        kernel = " ".join(part for part in (artifact.kernel, artifact.variant) if part) or "–"
+        location = saved.get(
+            (artifact.side, artifact.name or ""), artifact.name or f"unavailable: {artifact.unavailable}"
+        )
+        note = ", truncated" if artifact.truncated else ""
+        size = str(artifact.bytes) if artifact.name is not None else "–"
+        table.add_row(artifact.side, artifact.format, kernel, size, location + note)
     return table

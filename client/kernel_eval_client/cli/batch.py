@@ -18,60 +18,64 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.submission import Submission
 
 
-def batch(session: Session, given: argparse.Namespace) -> Exit:
-    """Judges them all. As JSON: a line for each when it is done, and at the end one for each file that is skipped."""
-    reference = read_kernel(given.reference, Choices()) if given.reference else None
-    if not given.folder.is_dir():
-        raise CallerError(f"{given.folder} is no folder")
-    how = options(given)
-    found = submissions_in(given.folder, choices(given), reference)
-    if not found.submissions:
-        reasons = "".join(f"; {name}: {why}" for name, why in (found.skipped | found.unreadable).items())
-        raise CallerError(f"{given.folder} has no submission (.py, .cu or request .json){reasons}")
-    found = dataclasses.replace(found, submissions=[dataclasses.replace(each, **how) for each in found.submissions])
+def batch(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Judges each kernel below the folder. With `--json`: a line for each verdict, then one for each skipped file."""
+    reference = read_kernel(arguments.reference, Choices()) if arguments.reference else None
+    if not arguments.folder.is_dir():
+        raise CallerError(f"{arguments.folder} is no folder")
+    judging_options = options(arguments)
+    folder = submissions_in(arguments.folder, choices(arguments), reference)
+    if not folder.submissions:
+        reasons = "".join(f"; {name}: {reason}" for name, reason in (folder.skipped | folder.unreadable).items())
+        raise CallerError(f"{arguments.folder} has no submission (.py, .cu or request .json){reasons}")
+    folder = dataclasses.replace(
+        folder, submissions=[dataclasses.replace(entry, **judging_options) for entry in folder.submissions]
+    )
     finished, stopped = [], False
     try:
-        for each in _judged(session, found, given):
-            finished.append(each)
+        for entry in _judge(session, folder, arguments):
+            finished.append(entry)
             if session.as_json:
-                session.write(_line(session, each))
+                session.write(_line(session, entry))
     except KeyboardInterrupt:
         stopped = True
-    _tell(session, sorted(finished, key=lambda each: each.index), found.skipped)
+    _report(session, sorted(finished, key=lambda entry: entry.index), folder.skipped)
     if stopped:
-        left = len(found.submissions) + len(found.unreadable) - len(finished)
-        session.progress.say(f"Stopped: {left} are not judged, or were handed in and not waited for.")
+        remaining = len(folder.submissions) + len(folder.unreadable) - len(finished)
+        session.progress.say(f"Stopped: {remaining} have no verdict here: they were not submitted, or not waited for.")
         return Exit.INTERRUPTED
-    return max((_exit(each) for each in finished), default=Exit.PASSED)
+    return max((_exit(entry) for entry in finished), default=Exit.PASSED)
 
 
-def _judged(session: Session, found: Folder, given: argparse.Namespace) -> Iterator[Finished]:
-    """What could not be read, which stands last in the table, and then the others as they are done."""
-    count = len(found.submissions)
-    for name, error in found.unreadable.items():
+def _judge(session: Session, folder: Folder, arguments: argparse.Namespace) -> Iterator[Finished]:
+    """Yields the unreadable files first, with indices that sort them last, then each submission when it is judged."""
+    count = len(folder.submissions)
+    for name, error in folder.unreadable.items():
         yield Finished(count, Submission({}, label=name), None, error)
     with session.bar(count) as bar:
-        for each in session.client.map(found.submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
-            bar.advance(each.submission.label or "")
-            yield each
+        for entry in session.client.map(
+            folder.submissions, concurrency=arguments.concurrency, max_wait_s=arguments.max_wait
+        ):
+            bar.step(entry.submission.label or "")
+            yield entry
 
 
-def _tell(session: Session, finished: list[Finished], skipped: dict[str, str]) -> None:
+def _report(session: Session, finished: list[Finished], skipped: dict[str, str]) -> None:
     if session.as_json:
-        for name, why in skipped.items():
-            session.write({"file": name, "skipped": why})
+        for name, reason in skipped.items():
+            session.write({"file": name, "skipped": reason})
     else:
         show.summary(session.out, finished)
         show.skipped(session.out, skipped)
 
 
-def _line(session: Session, each: Finished) -> dict[str, Any]:
-    if each.error is not None:
-        return {"file": each.submission.label, "error": session.told(each.error)}
-    return {"file": each.submission.label, "result": each.result.raw if each.result else None}
+def _line(session: Session, entry: Finished) -> dict[str, Any]:
+    if entry.error is not None:
+        return {"file": entry.submission.label, "error": session.error_object(entry.error)}
+    return {"file": entry.submission.label, "result": entry.result.raw if entry.result else None}
 
 
-def _exit(each: Finished) -> Exit:
-    if each.error is not None:
-        return exit_of(each.error)
-    return Exit.PASSED if each.result is not None and each.result.passed else Exit.FAILED
+def _exit(entry: Finished) -> Exit:
+    if entry.error is not None:
+        return exit_of(entry.error)
+    return Exit.PASSED if entry.result is not None and entry.result.passed else Exit.FAILED

@@ -1,4 +1,4 @@
-"""From a parsed command line to the command, and from an error to an exit status."""
+"""Runs the command that a parsed command line names, and turns an error into an exit status."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from kernel_eval_client.cli import artifacts, batch, doctor, jobs, judging, mcp, show, suite, watching
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.session import Session
-from kernel_eval_client.cli.streams import behind
+from kernel_eval_client.cli.streams import target_of
 from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.client import Client
 from kernel_eval_client.errors import KernelEvalError
 from kernel_eval_client.flow import Retry
 
 PATIENCE_S = {"batch": 300.0, "suite": 300.0}
-FEW_S = 10.0
-"""A person who waits for one answer wants to be told soon that nobody is there."""
+SINGLE_PATIENCE_S = 10.0
+"""Time for which a command about one job tries to reach the service, in s: a person waits for the error."""
 
 COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "evaluate": judging.evaluate,
@@ -37,18 +37,20 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
 }
 
 
-def dispatch(given: argparse.Namespace) -> int:
-    """Carries out the command; the exit status."""
-    out, progress = Terminal(behind(sys.stdout)), Terminal(behind(sys.stderr))
-    patience = given.patience if given.patience is not None else PATIENCE_S.get(given.command, FEW_S)
+def dispatch(arguments: argparse.Namespace) -> int:
+    """Runs the command and returns the exit status."""
+    out, progress = Terminal(target_of(sys.stdout)), Terminal(target_of(sys.stderr))
+    patience = (
+        arguments.patience if arguments.patience is not None else PATIENCE_S.get(arguments.command, SINGLE_PATIENCE_S)
+    )
     try:
-        with Client(given.url, retry=Retry(patience_s=patience)) as client:
-            session = Session(client, out, progress, given.json, given.verbose)
+        with Client(arguments.url, retry=Retry(patience_s=patience)) as client:
+            session = Session(client, out, progress, arguments.json, arguments.verbose)
             try:
-                return COMMANDS[given.command](session, given)
+                return COMMANDS[arguments.command](session, arguments)
             except KernelEvalError as error:
-                if given.json:
-                    session.write({"error": session.told(error)})
+                if arguments.json:
+                    session.write({"error": session.error_object(error)})
                 raise
     except KernelEvalError as error:
         show.error(progress, error)

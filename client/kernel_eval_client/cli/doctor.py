@@ -1,4 +1,4 @@
-"""`doctor`: whether a kernel sent now would be judged, what stands in the way, and how to mend it."""
+"""`doctor`: checks whether the service would judge a kernel now, and names a fix for each problem."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def get_inputs():
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was found, and what to do where it is not well."""
+    """One check: its state (ok, warning or failed), a line about what it found, and the fix for a problem."""
 
     name: str
     state: str
-    found: str
+    detail: str
     fix: str = ""
 
 
-def doctor(session: Session, given: argparse.Namespace) -> Exit:
-    """Every check in turn; those that need an answer are left out where there is none."""
+def doctor(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Runs and prints every check. A service that does not answer ends them after the first."""
     checks = []
-    for check in examine(session.client, judge=not given.quick):
+    for check in examine(session.client, judge=not arguments.quick):
         checks.append(check)
         if not session.as_json:
             mark, style = MARKS[check.state]
-            session.out.say((mark, style), f"  {check.name:<10} {check.found}")
+            session.out.say((mark, style), f"  {check.name:<10} {check.detail}")
             if check.fix:
                 session.out.say(f"{'':21}{check.fix}", style="dim")
     failed = any(check.state == FAILED for check in checks)
@@ -56,7 +56,7 @@ def doctor(session: Session, given: argparse.Namespace) -> Exit:
 
 
 def examine(client: Client, *, judge: bool) -> Iterator[Check]:
-    """The checks, each when it is done."""
+    """Yields each check when it is done. `judge` includes the judgement of a small kernel, which may take minutes."""
     url = client.address.url
     try:
         health = client.health()
@@ -70,14 +70,14 @@ def examine(client: Client, *, judge: bool) -> Iterator[Check]:
     if key.state == FAILED:
         return
     yield _version(client)
-    inside = list(_inside(health)) if "broker" in health else []
-    yield from inside
+    components = list(_components(health)) if "broker" in health else []
+    yield from components
     if health.get("status") == "healthy":
         if judge:
-            yield _judges(client)
-    elif not any(check.state == FAILED for check in inside):
-        why = "; ".join(health.get("reasons") or ["it does not say why to who has no key"])
-        yield Check("judging", FAILED, f"the service is not healthy: {why}", "Try again when it is back.")
+            yield _judging(client)
+    elif not any(check.state == FAILED for check in components):
+        reasons = "; ".join(health.get("reasons") or ["the service gives the reason only to a caller with a key"])
+        yield Check("judging", FAILED, f"the service is not healthy: {reasons}", "Try again when it is back.")
 
 
 def _key(client: Client) -> Check:
@@ -87,7 +87,7 @@ def _key(client: Client) -> Check:
         fix = "Set KERNEL_EVAL_API_KEY; the service's owner makes keys: `python -m stack keys add NAME --scope …`."
         return Check("key", FAILED, str(error), fix)
     except KernelEvalError as error:
-        return Check("key", FAILED, str(error), "The service cannot look at its jobs: see the checks of its log.")
+        return Check("key", FAILED, str(error), "The service cannot read its jobs: its log has the cause.")
     return Check("key", OK, "accepted" if client.address.api_key else "none is needed")
 
 
@@ -95,17 +95,17 @@ def _version(client: Client) -> Check:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        own = version("kernel-eval-client")
+        client_version = version("kernel-eval-client")
     except PackageNotFoundError:
-        own = "not installed"
+        client_version = "not installed"
     try:
-        told = client.document().get("info", {}).get("version", "unknown")
+        service_version = client.document().get("info", {}).get("version", "unknown")
     except KernelEvalError as error:
-        return Check("version", WARNING, f"client {own}; the service does not tell its own: {error}")
-    return Check("version", OK, f"service {told}, client {own}")
+        return Check("version", WARNING, f"client {client_version}; the service does not give its version: {error}")
+    return Check("version", OK, f"service {service_version}, client {client_version}")
 
 
-def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
+def _components(health: Mapping[str, Any]) -> Iterator[Check]:
     workers = health.get("workers") or []
     if health["broker"] == "ready":
         yield from _broker(health.get("broker_warnings") or ())
@@ -115,7 +115,7 @@ def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
         return
     if not workers:
         fix = "On the service's machine: `make serve`, or read its log, LOG_DIR/cuda_eval_server.log."
-        yield Check("workers", FAILED, "none has been heard of", fix)
+        yield Check("workers", FAILED, "no worker sends heartbeats", fix)
         return
     yield from _quarantine(workers)
     yield _gpus(health, workers)
@@ -125,7 +125,7 @@ def _inside(health: Mapping[str, Any]) -> Iterator[Check]:
 
 def _broker(warnings: Collection[Mapping[str, Any]]) -> Iterator[Check]:
     for warning in warnings:
-        fix = f"It is Redis that has to be set otherwise ({warning.get('code')}); jobs are judged meanwhile."
+        fix = f"Change the settings of Redis ({warning.get('code')}); the service judges jobs meanwhile."
         yield Check("broker", WARNING, str(warning.get("message")), fix)
     if not warnings:
         yield Check("broker", OK, "ready")
@@ -134,7 +134,7 @@ def _broker(warnings: Collection[Mapping[str, Any]]) -> Iterator[Check]:
 def _quarantine(workers: list[dict[str, Any]]) -> Iterator[Check]:
     idle = [worker for worker in workers if worker.get("quarantined")]
     for worker in idle:
-        fix = "Look at the card with nvidia-smi; the worker tries again by itself."
+        fix = "Check the GPU with nvidia-smi; the worker tries again by itself."
         state = FAILED if len(idle) == len(workers) else WARNING
         yield Check("workers", state, f"{worker['name']} takes no jobs: {worker['quarantined']}", fix)
     if len(idle) < len(workers):
@@ -147,7 +147,7 @@ def _gpus(health: Mapping[str, Any], workers: list[dict[str, Any]]) -> Check:
         cards = ", ".join(sorted({str(worker.get("gpu_name")) for worker in workers if worker.get("gpu_available")}))
         return Check("gpu", OK, f"{health.get('gpu_count')}: {cards}")
     fix = (
-        "For times that mean something start the service where `nvidia-smi` shows a card, and see that GPU_DEVICE and"
+        "For meaningful times start the service where `nvidia-smi` shows a GPU, and check that GPU_DEVICE and"
         " CUDA_VISIBLE_DEVICES do not hide it."
     )
     return Check("gpu", WARNING, "none: kernels run on the CPU, and CUDA is compiled but not run", fix)
@@ -157,30 +157,30 @@ def _toolchain(workers: list[dict[str, Any]]) -> Iterator[Check]:
     for worker in workers:
         versions = worker.get("versions") or {}
         missing = [name for name in ("torch", "triton") if name not in versions]
-        found = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)) or "not told"
+        installed = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)) or "versions unknown"
         fix = f"Install {' and '.join(missing)} where {worker['name']} runs: `make` does." if missing else ""
-        yield Check("toolchain", WARNING if missing else OK, f"{worker['name']}: {found}", fix)
+        yield Check("toolchain", WARNING if missing else OK, f"{worker['name']}: {installed}", fix)
 
 
 def _sandbox(workers: list[dict[str, Any]]) -> Iterator[Check]:
     for worker in workers:
         layers: Mapping[str, Mapping[str, Any]] = worker.get("sandbox") or {}
         if not layers:
-            fix = "Give keys to people you trust only: this version of the service may not hold submissions in."
-            yield Check("sandbox", WARNING, f"{worker['name']} does not tell how it holds submissions", fix)
+            fix = "Give keys to people you trust only: this version of the service may not confine submissions."
+            yield Check("sandbox", WARNING, f"{worker['name']} does not report its sandbox", fix)
             continue
         missing = {name: layer for name, layer in layers.items() if not layer.get("active")}
         names = ", ".join(name for name in layers if name not in missing)
-        lacks = "; ".join(f"{name} is not active: {layer.get('detail')}" for name, layer in missing.items())
+        inactive = "; ".join(f"{name} is not active: {layer.get('detail')}" for name, layer in missing.items())
         fix = (
-            "docs/security.md of the service says what each layer needs, and how SANDBOX insists on it."
+            "docs/security.md of the service says what each layer needs, and how SANDBOX requires it."
             if missing
             else ""
         )
-        yield Check("sandbox", WARNING if missing else OK, f"{worker['name']}: {lacks or names}", fix)
+        yield Check("sandbox", WARNING if missing else OK, f"{worker['name']}: {inactive or names}", fix)
 
 
-def _judges(client: Client) -> Check:
+def _judging(client: Client) -> Check:
     tiny = Submission(Kernel(TINY, KernelType.TORCH), num_trials=1, timeout=60)
     try:
         result = client.judge(tiny, max_wait_s=JUDGE_S)
@@ -188,5 +188,5 @@ def _judges(client: Client) -> Check:
         return Check("judging", FAILED, str(error), "The service's log has the cause: LOG_DIR/cuda_eval_server.log.")
     if not result.passed:
         fix = "PyTorch does not work where the worker runs; its log has more."
-        return Check("judging", FAILED, f"x * 2 is answered {result.verdict}: {result.error}", fix)
+        return Check("judging", FAILED, f"the verdict of x * 2 is {result.verdict}: {result.error}", fix)
     return Check("judging", OK, f"x * 2 passes on {result.environment.get('gpu_name') or 'the CPU'}")

@@ -1,4 +1,4 @@
-"""What the exit status says, and which status an error is."""
+"""The exit statuses of the command line, and the status of each error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_eval_client.errors import JobCancelled, KernelEvalError, RateLimited
 
 
 class Exit(IntEnum):
-    """Of every command; one over many kernels exits with the highest that any of them has."""
+    """The exit status of a command. A command over many kernels exits with the highest status of any of them."""
 
     PASSED = 0
     FAILED = 1
@@ -31,7 +31,7 @@ MEANINGS = {
 
 
 def exit_of(error: KernelEvalError) -> Exit:
-    """By whose fault it is."""
+    """The exit status of an error, by whose fault it is."""
     if isinstance(error, StillRunning):
         return Exit.STILL_RUNNING
     if isinstance(error, JobCancelled):
@@ -40,5 +40,5 @@ def exit_of(error: KernelEvalError) -> Exit:
 
 
 def fault_of(error: KernelEvalError) -> str:
-    """In a word, for programs."""
+    """The party at fault, for programs: `caller`, `service` or `nobody`."""
     return {Exit.USAGE: "caller", Exit.SERVICE: "service"}.get(exit_of(error), "nobody")

@@ -1,4 +1,4 @@
-"""`status`, `cancel`, `list` and `report`: jobs that were handed in."""
+"""`status`, `cancel`, `list` and `report`: jobs that were submitted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kernel_eval_client.errors import CallerError, UnknownJob
 from kernel_eval_client.job import Job
 
 
-def status(session: Session, given: argparse.Namespace) -> Exit:
-    """A job as it is now, with its verdict once there is one."""
-    job = session.client.job(given.job_id)
+def status(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Prints a job's current state, and its verdict if it has one."""
+    job = session.client.job(arguments.job_id)
     if session.as_json:
         session.write(job.raw)
         return Exit.PASSED
@@ -24,53 +24,53 @@ def status(session: Session, given: argparse.Namespace) -> Exit:
     return Exit.PASSED
 
 
-def cancel(session: Session, given: argparse.Namespace) -> Exit:
-    """Cancels jobs; each is told as it is then."""
-    for job_id in given.job_ids:
-        job = session.client.cancel(job_id, wait_s=given.max_wait or 0.0)
+def cancel(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Cancels jobs and prints the state of each afterwards."""
+    for job_id in arguments.job_ids:
+        job = session.client.cancel(job_id, wait_s=arguments.max_wait or 0.0)
         if session.as_json:
             session.write(job.raw)
         else:
-            stopping = "" if job.done else ", it will stop shortly"
-            session.out.say(f"{job.job_id}  {job.state}{stopping}")
+            note = "" if job.done else ", it will stop shortly"
+            session.out.say(f"{job.job_id}  {job.state}{note}")
     return Exit.PASSED
 
 
-def listing(session: Session, given: argparse.Namespace) -> Exit:
-    """Jobs, newest first."""
-    found = session.client.jobs(state=given.state, batch_id=given.batch, limit=given.limit)
+def listing(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Prints the jobs, newest first."""
+    listed = session.client.jobs(state=arguments.state, batch_id=arguments.batch, limit=arguments.limit)
     if session.as_json:
-        session.write([job.raw for job in found])
+        session.write([job.raw for job in listed])
     else:
-        show.jobs(session.out, found)
+        show.jobs(session.out, listed)
     return Exit.PASSED
 
 
-def report(session: Session, given: argparse.Namespace) -> Exit:
-    """Of a job that has ended: as text on a terminal, else the service's page."""
-    if session.as_json or (session.out.is_terminal and given.output is None and not given.html):
-        return _in_text(session, session.client.settled(given.job_id))
+def report(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Prints the report of a finished job: as text on a terminal, else as the service's page."""
+    if session.as_json or (session.out.is_terminal and arguments.output is None and not arguments.html):
+        return _print_report(session, session.client.wait_for_job(arguments.job_id))
     try:
-        page = session.client.report(given.job_id)
+        page = session.client.report(arguments.job_id)
     except UnknownJob:
         raise
     except CallerError as error:
         if error.status != 404:
             raise
         raise CallerError(
-            f"this service makes no reports; `kernel-eval status {given.job_id} --json` has everything it knows",
+            f"this service makes no reports; `kernel-eval status {arguments.job_id} --json` has all of its data",
             status=404,
             problem=error.problem,
         ) from error
-    if given.output is None:
+    if arguments.output is None:
         session.out.page(page)
     else:
-        given.output.write_text(page, encoding="utf-8")
-        session.progress.say(f"Written to {given.output}.")
+        arguments.output.write_text(page, encoding="utf-8")
+        session.progress.say(f"Written to {arguments.output}.")
     return Exit.PASSED
 
 
-def _in_text(session: Session, job: Job) -> Exit:
+def _print_report(session: Session, job: Job) -> Exit:
     if session.as_json:
         session.write(job.raw)
         return Exit.PASSED

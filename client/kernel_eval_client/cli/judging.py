@@ -18,75 +18,84 @@ from kernel_eval_client.kernel import Kernel
 from kernel_eval_client.result import Result
 from kernel_eval_client.submission import Submission
 
-LOOK_S = 2.0
+POLL_S = 2.0
 
 
-def evaluate(session: Session, given: argparse.Namespace) -> Exit:
-    """Judges a file, alone or as the request in it says."""
-    return judged(session, with_options(read_submission(given.file, choices(given)), given), given.max_wait)
+def evaluate(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Judges a kernel's source without a reference, or the request in a .json file."""
+    return judge(
+        session, with_options(read_submission(arguments.file, choices(arguments)), arguments), arguments.max_wait
+    )
 
 
-def compare(session: Session, given: argparse.Namespace) -> Exit:
+def compare(session: Session, arguments: argparse.Namespace) -> Exit:
     """Judges a candidate against a reference."""
-    return judged(session, comparison(given), given.max_wait)
+    return judge(session, comparison(arguments), arguments.max_wait)
 
 
-def submit(session: Session, given: argparse.Namespace) -> Exit:
-    """Hands in and tells the job's id."""
-    reference = read_kernel(given.reference, Choices()) if given.reference else None
-    job = session.client.submit(with_options(read_submission(given.file, choices(given), reference), given))
+def submit(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Submits a kernel and prints the job's id."""
+    reference = read_kernel(arguments.reference, Choices()) if arguments.reference else None
+    job = session.client.submit(with_options(read_submission(arguments.file, choices(arguments), reference), arguments))
     session.write(job.raw) if session.as_json else session.out.say(job.job_id)
     return Exit.PASSED
 
 
-def wait(session: Session, given: argparse.Namespace) -> Exit:
-    """Waits for a job's verdict."""
-    return shown(session, given.job_id, "", _followed(session, session.client.job(given.job_id), given.max_wait))
+def wait(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Waits for a job's verdict and prints it."""
+    return show_verdict(
+        session,
+        arguments.job_id,
+        "",
+        _wait_for_result(session, session.client.job(arguments.job_id), arguments.max_wait),
+    )
 
 
-def choices(given: argparse.Namespace) -> Choices:
-    """What the command line says about the source."""
-    return Choices(given.type, given.io, given.entry, tuple(given.compiler_option))
+def choices(arguments: argparse.Namespace) -> Choices:
+    """The command line's options about the source."""
+    return Choices(arguments.type, arguments.io, arguments.entry, tuple(arguments.compiler_option))
 
 
-def comparison(given: argparse.Namespace) -> Submission:
-    """A candidate and its reference, as the command line names them."""
-    reference = read_kernel(given.reference, Choices(given.reference_type, given.reference_io, given.reference_entry))
-    candidate = given.candidate if "candidate" in given else given.file
+def comparison(arguments: argparse.Namespace) -> Submission:
+    """A comparison of the candidate with the reference that the command line names."""
+    reference = read_kernel(
+        arguments.reference, Choices(arguments.reference_type, arguments.reference_io, arguments.reference_entry)
+    )
+    candidate = arguments.candidate if "candidate" in arguments else arguments.file
     if candidate.suffix == ".json":
         raise CallerError(f"{candidate} is a whole request; give it to `kernel-eval evaluate`")
-    submission = Submission(read_kernel(candidate, choices(given)), reference, label=str(candidate))
-    return with_options(submission, given)
+    submission = Submission(read_kernel(candidate, choices(arguments)), reference, label=str(candidate))
+    return with_options(submission, arguments)
 
 
-def with_options(submission: Submission, given: argparse.Namespace) -> Submission:
-    """With what the command line says about how to judge."""
-    return dataclasses.replace(submission, **options(given))
+def with_options(submission: Submission, arguments: argparse.Namespace) -> Submission:
+    """The submission with the command line's options about how to judge it."""
+    return dataclasses.replace(submission, **options(arguments))
 
 
-def judged(session: Session, submission: Submission, max_wait_s: float | None) -> Exit:
-    """Hands in, follows, shows; Ctrl-C cancels the job."""
+def judge(session: Session, submission: Submission, max_wait_s: float | None) -> Exit:
+    """Submits, waits and prints the verdict. Ctrl-C cancels the job."""
     job = session.client.submit(submission)
     try:
-        found = _followed(session, job, max_wait_s)
+        result = _wait_for_result(session, job, max_wait_s)
     except KeyboardInterrupt:
         session.client.cancel(job.job_id)
         session.progress.say()
         session.progress.say(f"Cancelled job {job.job_id}.")
         raise
-    return shown(session, submission.label or job.job_id, _source(submission), found)
+    return show_verdict(session, submission.label or job.job_id, _source(submission), result)
 
 
-def _followed(session: Session, job: Job, max_wait_s: float | None) -> Result:
-    """The result, the job's stage shown meanwhile; raises StillRunning when the time is over."""
+def _wait_for_result(session: Session, job: Job, max_wait_s: float | None) -> Result:
+    """The job's result; shows its stage while it waits. Raises StillRunning after `max_wait_s` seconds."""
     began = time.monotonic()
     with session.progress.waiting(_stage(job)) as status:
         while True:
-            left = LOOK_S if max_wait_s is None else max_wait_s - (time.monotonic() - began)
+            time_left = POLL_S if max_wait_s is None else max_wait_s - (time.monotonic() - began)
             try:
-                return verdict(session.client.settled(job.job_id, max_wait_s=max(0.0, min(LOOK_S, left))))
+                return verdict(session.client.wait_for_job(job.job_id, max_wait_s=max(0.0, min(POLL_S, time_left))))
             except StillRunning as error:
-                if left <= LOOK_S and max_wait_s is not None:
+                if time_left <= POLL_S and max_wait_s is not None:
                     raise StillRunning(job.job_id, error.state, max_wait_s) from None
                 status.update(f"{error.state} ({time.monotonic() - began:.0f} s)")
 
@@ -95,13 +104,13 @@ def _stage(job: Job) -> str:
     return job.state if job.queue_position is None else f"{job.state}, {job.queue_position} before it"
 
 
-def shown(session: Session, name: str, source: str, found: Result) -> Exit:
-    """The verdict, and the exit status that it is."""
+def show_verdict(session: Session, name: str, source: str, result: Result) -> Exit:
+    """Prints the verdict and returns the exit status for it."""
     if session.as_json:
-        session.write(found.raw)
+        session.write(result.raw)
     else:
-        show.result(session.out, name, source, found, verbose=session.verbose)
-    return Exit.PASSED if found.passed else Exit.FAILED
+        show.result(session.out, name, source, result, verbose=session.verbose)
+    return Exit.PASSED if result.passed else Exit.FAILED
 
 
 def _source(submission: Submission) -> str:

@@ -1,4 +1,4 @@
-"""The command line: its commands and options, and what becomes of an error."""
+"""The command line: its commands and their options."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
 
 def run() -> None:
-    """The installed command. What it dies of is printed by Python, behind its end."""
+    """The installed command `kernel-eval`. Python prints an uncaught exception after this function has ended."""
     streams.clean()
     sys.exit(main(sys.argv[1:]))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status."""
+    """Parses the arguments, runs the command and returns the exit status."""
     with streams.cleaned():
-        given = parser().parse_args(arguments)
+        parsed = parser().parse_args(arguments)
         try:
             from kernel_eval_client.cli.dispatch import dispatch
         except ModuleNotFoundError as error:
@@ -36,97 +36,97 @@ def main(arguments: Sequence[str]) -> int:
                 raise
             sys.stderr.write("kernel-eval needs rich: pip install 'kernel-eval-client[cli]'\n")
             return 2
-        return dispatch(given)
+        return dispatch(parsed)
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands."""
+    """The parser of all commands."""
     top = argparse.ArgumentParser(
         prog="kernel-eval",
         description="Have GPU kernels judged. The API key is read from KERNEL_EVAL_API_KEY.",
         epilog="exit status: " + "; ".join(f"{status:d} {meaning}" for status, meaning in MEANINGS.items()),
     )
-    _of_every_command(top)
+    _add_common_options(top)
     top.set_defaults(url=None, json=False, verbose=False, patience=None)
-    every = argparse.ArgumentParser(add_help=False)
-    _of_every_command(every)
+    common = argparse.ArgumentParser(add_help=False)
+    _add_common_options(common)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=told, description=told, parents=[every])
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[common])
 
-    one = command("evaluate", "Judge one kernel; a .json file is a whole request.")
-    one.add_argument("file", type=Path)
-    two = command("compare", "Judge a candidate against a reference.")
-    two.add_argument("reference", type=Path)
-    two.add_argument("candidate", type=Path)
-    later = command("submit", "Hand in a kernel and print the job's id.")
-    later.add_argument("file", type=Path)
-    later.add_argument("--reference", type=Path, help="compare with this source")
-    many = command("batch", "Judge every .py, .cu and request .json below a folder.")
-    many.add_argument("folder", type=Path)
-    many.add_argument("--reference", type=Path, help="compare all sources with this one")
-    many.add_argument("--concurrency", type=_count, default=16, metavar="N", help="so many at a time (16)")
-    every_problem = command("suite", "Judge every candidate of a suite of problems, and score it.")
-    every_problem.add_argument("suite", help="a folder, or `starter`: the forty problems that come along")
-    every_problem.add_argument(
-        "--candidates", type=Path, metavar="DIR", help="where they are; default: beside the problems"
+    evaluate = command("evaluate", "Judge one kernel; a .json file is a whole request.")
+    evaluate.add_argument("file", type=Path)
+    compare = command("compare", "Judge a candidate against a reference.")
+    compare.add_argument("reference", type=Path)
+    compare.add_argument("candidate", type=Path)
+    submit = command("submit", "Submit a kernel and print the job's id.")
+    submit.add_argument("file", type=Path)
+    submit.add_argument("--reference", type=Path, help="compare with this source")
+    batch = command("batch", "Judge every .py, .cu and request .json below a folder.")
+    batch.add_argument("folder", type=Path)
+    batch.add_argument("--reference", type=Path, help="compare all sources with this one")
+    batch.add_argument("--concurrency", type=_count, default=16, metavar="N", help="jobs at a time (16)")
+    suite = command("suite", "Judge every candidate of a suite of problems, and score it.")
+    suite.add_argument("suite", help="a folder, or `starter`: the forty problems of this package")
+    suite.add_argument("--candidates", type=Path, metavar="DIR", help="their folder; default: the problems' own")
+    suite.add_argument("--layout", choices=LAYOUTS, help="default: detected from the folder's files")
+    suite.add_argument("--small", action="store_true", help="small sizes, for a machine without a GPU")
+    suite.add_argument("--only", action="append", metavar="GLOB", help="problems of this name; may be repeated")
+    suite.add_argument("--level", action="append", type=int, metavar="N", help="of this level; may be repeated")
+    suite.add_argument("--candidate", action="append", metavar="LABEL", help="candidates of this name; may be repeated")
+    suite.add_argument("--results", type=Path, metavar="FILE", help="default: NAME.results.jsonl, here")
+    suite.add_argument("--again", action="store_true", help="empty that file first: judge all")
+    suite.add_argument("--list", action="store_true", help="only list what would be judged")
+    suite.add_argument("--concurrency", type=_count, default=16, metavar="N", help="jobs at a time (16)")
+    watch = command("watch", "Judge a source now and whenever it is saved; or follow a job to its end.")
+    watch.add_argument("file", type=Path, metavar="file|job_id")
+    watch.add_argument("--reference", type=Path, help="compare with this source")
+    watch.add_argument("--runs", type=_count, metavar="N", help="stop after N judgements")
+    for each in (evaluate, compare, submit, batch, watch):
+        _add_kernel_options(each)
+    _add_judging_options(suite)
+    for each in (compare, watch):
+        _add_reference_options(each)
+    status = command("status", "A job's current state, and its verdict if it has one.")
+    status.add_argument("job_id")
+    wait = command("wait", "Wait for a job's verdict.")
+    wait.add_argument("job_id")
+    cancel = command("cancel", "Cancel jobs.")
+    cancel.add_argument("job_ids", nargs="+", metavar="job_id")
+    for each in (evaluate, compare, batch, suite, watch, wait, cancel):
+        each.add_argument(
+            "--max-wait", type=_seconds, metavar="S", help="maximum time to wait for a verdict, in seconds"
+        )
+    listing = command("list", "Jobs, newest first.")
+    listing.add_argument("--state", choices=STATES)
+    listing.add_argument("--batch", metavar="ID", help="of this batch only")
+    listing.add_argument("--limit", type=_count, default=20, metavar="N", help="at most N jobs (20)")
+    report = command("report", "The report of a job that has ended.")
+    report.add_argument("job_id")
+    report.add_argument("--html", action="store_true", help="the service's page; default in a file or a pipe")
+    report.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
+    artifacts = command(
+        "artifacts", "The code of a job's kernels and the profiler's reports, if the request asked for them."
     )
-    every_problem.add_argument("--layout", choices=LAYOUTS, help="default: told by the files that are there")
-    every_problem.add_argument("--small", action="store_true", help="small sizes, for a machine without a GPU")
-    every_problem.add_argument("--only", action="append", metavar="GLOB", help="problems of this name; may be repeated")
-    every_problem.add_argument("--level", action="append", type=int, metavar="N", help="of this level; may be repeated")
-    every_problem.add_argument(
-        "--candidate", action="append", metavar="LABEL", help="candidates of this name; may be repeated"
-    )
-    every_problem.add_argument("--results", type=Path, metavar="FILE", help="default: NAME.results.jsonl, here")
-    every_problem.add_argument("--again", action="store_true", help="begin that file anew: judge all")
-    every_problem.add_argument("--list", action="store_true", help="only say what would be judged")
-    every_problem.add_argument("--concurrency", type=_count, default=16, metavar="N", help="so many at a time (16)")
-    again = command("watch", "Judge a source now and whenever it is saved; or follow a job to its end.")
-    again.add_argument("file", type=Path, metavar="file|job_id")
-    again.add_argument("--reference", type=Path, help="compare with this source")
-    again.add_argument("--runs", type=_count, metavar="N", help="stop after so many")
-    for each in (one, two, later, many, again):
-        _judging(each)
-    _how(every_problem)
-    for each in (two, again):
-        _of_reference(each)
-    told = command("status", "What a job is doing, and its verdict once there is one.")
-    told.add_argument("job_id")
-    until = command("wait", "Wait for a job's verdict.")
-    until.add_argument("job_id")
-    stop = command("cancel", "Cancel jobs.")
-    stop.add_argument("job_ids", nargs="+", metavar="job_id")
-    for each in (one, two, many, every_problem, again, until, stop):
-        each.add_argument("--max-wait", type=_seconds, metavar="S", help="seconds to wait for a verdict at most")
-    listed = command("list", "Jobs, newest first.")
-    listed.add_argument("--state", choices=STATES)
-    listed.add_argument("--batch", metavar="ID", help="of this batch only")
-    listed.add_argument("--limit", type=_count, default=20, metavar="N", help="so many (20)")
-    page = command("report", "What was found out about a job, once it has ended.")
-    page.add_argument("job_id")
-    page.add_argument("--html", action="store_true", help="as the service's page; so it is in a file or a pipe")
-    page.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
-    texts = command("artifacts", "The code of a job's kernels and the profiler's reports, where they were asked for.")
-    texts.add_argument("job_id")
-    texts.add_argument("--output", "-o", type=Path, metavar="DIR", help="write each to DIR/side/name")
-    check = command("doctor", "Whether a kernel would be judged now, and how to mend what is in the way.")
-    check.add_argument("--quick", action="store_true", help="without judging a small kernel")
-    tools = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
-    tools.add_argument("--http", action="store_true", help="streamable HTTP, at /mcp")
-    tools.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
-    tools.add_argument("--port", type=int, default=8765, metavar="N", help="of --http (8765)")
+    artifacts.add_argument("job_id")
+    artifacts.add_argument("--output", "-o", type=Path, metavar="DIR", help="write each to DIR/side/name")
+    doctor = command("doctor", "Check whether the service would judge a kernel now, and name a fix for each problem.")
+    doctor.add_argument("--quick", action="store_true", help="without judging a small kernel")
+    mcp = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
+    mcp.add_argument("--http", action="store_true", help="streamable HTTP, at /mcp")
+    mcp.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
+    mcp.add_argument("--port", type=int, default=8765, metavar="N", help="of --http (8765)")
     return top
 
 
-def _of_every_command(each: argparse.ArgumentParser) -> None:
-    """Taken before the command and behind it: a default there would hide what stood before it."""
-    add = partial(each.add_argument, default=argparse.SUPPRESS)
+def _add_common_options(command: argparse.ArgumentParser) -> None:
+    """Adds the options that may precede or follow the command. They have no default: it would override the former."""
+    add = partial(command.add_argument, default=argparse.SUPPRESS)
     add("--url", help="the service; default: KERNEL_EVAL_URL, else http://127.0.0.1:8000")
     add("--json", action="store_true", help="JSON on standard output, errors too")
-    add("--verbose", "-v", action="store_true", help="the whole compiler log and what the kernel printed")
-    add("--patience", type=float, metavar="S", help="seconds to try again when the service does not answer")
+    add("--verbose", "-v", action="store_true", help="the whole compiler log and the kernel's own output")
+    add("--patience", type=float, metavar="S", help="seconds to keep trying when the service does not answer")
 
 
 def _seconds(text: str) -> float:
@@ -149,49 +149,55 @@ def _level(text: str) -> str:
     return text
 
 
-def _judging(each: argparse.ArgumentParser) -> None:
-    kernel = each.add_argument_group("the kernel")
+def _add_kernel_options(command: argparse.ArgumentParser) -> None:
+    kernel = command.add_argument_group("the kernel")
     kernel.add_argument("--type", choices=[str(kind) for kind in KernelType], help="default: guessed from the source")
-    kernel.add_argument("--io", type=Path, metavar="FILE", help="its IO contract; default: NAME.io.json beside it")
+    kernel.add_argument("--io", type=Path, metavar="FILE", help="its IO contract; default: NAME.io.json in its folder")
     kernel.add_argument("--entry", metavar="NAME", help="the kernel or function to call")
     kernel.add_argument(
         "--compiler-option", action="append", default=[], metavar="OPTION", help="cuda; may be repeated"
     )
-    _how(each)
+    _add_judging_options(command)
 
 
-def _how(each: argparse.ArgumentParser) -> None:
-    how = each.add_argument_group("how to judge")
-    how.add_argument("--num-trials", type=int, metavar="N")
-    how.add_argument("--timeout", type=int, metavar="S", help="seconds of building, and of running")
-    how.add_argument(
+def _add_judging_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("how to judge")
+    group.add_argument("--num-trials", type=int, metavar="N")
+    group.add_argument("--timeout", type=int, metavar="S", help="seconds of building, and of running")
+    group.add_argument(
         "--target-precision", type=float, metavar="P", help="stop timing at this relative half interval (0.01)"
     )
-    how.add_argument("--budget", choices=("quick", "default", "precise"), help="how much of the device to spend")
-    how.add_argument("--priority", type=int, metavar="N", help="of two queued jobs the higher is begun first")
-    how.add_argument("--gpu", metavar="MODEL", help="the model to run on, such as h200")
-    how.add_argument("--reuse", choices=("never", "allow"), help="whether an earlier answer to the same will do")
-    how.add_argument("--atol", type=float)
-    how.add_argument("--rtol", type=float)
-    how.add_argument("--profile", action="store_true", default=None, help="also tell what a call launches")
-    how.add_argument(
+    group.add_argument("--budget", choices=("quick", "default", "precise"), help="how much device time to spend")
+    group.add_argument("--priority", type=int, metavar="N", help="the higher of two queued jobs starts first")
+    group.add_argument("--gpu", metavar="MODEL", help="the model to run on, such as h200")
+    group.add_argument(
+        "--reuse", choices=("never", "allow"), help="whether an earlier result of the same request will do"
+    )
+    group.add_argument("--atol", type=float)
+    group.add_argument("--rtol", type=float)
+    group.add_argument(
+        "--profile", action="store_true", default=None, help="also list the kernels that a call launches"
+    )
+    group.add_argument(
         "--artifact", dest="artifacts", action="append", choices=FORMS, help="keep the code as text; may be repeated"
     )
-    how.add_argument(
+    group.add_argument(
         "--device-metrics",
         nargs="?",
         const="basic",
         type=_level,
         metavar="LEVEL",
-        help="also tell what the hardware counters say: basic (default) or full",
+        help="also read the hardware counters: basic (default) or full",
     )
-    how.add_argument("--metric", action="append", metavar="NAME", help="of ncu, beside the basic ones; may be repeated")
-    how.add_argument("--sanitize", action="store_true", default=None, help="also run it under compute-sanitizer")
-    how.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
+    group.add_argument(
+        "--metric", action="append", metavar="NAME", help="a metric of ncu, in addition to basic; may be repeated"
+    )
+    group.add_argument("--sanitize", action="store_true", default=None, help="also run it under compute-sanitizer")
+    group.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 
-def _of_reference(each: argparse.ArgumentParser) -> None:
-    group = each.add_argument_group("the reference")
+def _add_reference_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("the reference")
     group.add_argument("--reference-type", choices=[str(kind) for kind in KernelType])
     group.add_argument("--reference-io", type=Path, metavar="FILE")
     group.add_argument("--reference-entry", metavar="NAME")

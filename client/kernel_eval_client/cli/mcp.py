@@ -9,17 +9,19 @@ from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError
 
 
-def mcp(session: Session, given: argparse.Namespace) -> Exit:
-    """Serves until it is stopped. Standard output belongs to the protocol; anything else goes to standard error."""
+def mcp(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Serves until it is stopped. Standard output carries only the protocol; other text goes to standard error."""
     try:
         from kernel_eval_client.agents import mcp_server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "pydantic"):
             raise
         raise CallerError("kernel-eval mcp needs mcp: pip install 'kernel-eval-client[cli,mcp]'") from error
-    if given.http:
-        session.progress.say(f"MCP for {session.client.address.url} at http://{given.host}:{given.port}/mcp")
-        if given.host not in mcp_server.LOOPBACK:
-            session.progress.say("Callers need an API key of their own: the one in the environment is not lent.")
-    mcp_server.run(given.url, http=given.http, host=given.host, port=given.port)
+    if arguments.http:
+        session.progress.say(f"MCP for {session.client.address.url} at http://{arguments.host}:{arguments.port}/mcp")
+        if arguments.host not in mcp_server.LOOPBACK:
+            session.progress.say(
+                "Callers need an API key of their own: this server does not use the one in its environment for them."
+            )
+    mcp_server.run(arguments.url, http=arguments.http, host=arguments.host, port=arguments.port)
     return Exit.PASSED

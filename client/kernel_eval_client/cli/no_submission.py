@@ -1,4 +1,4 @@
-"""Which sources of a folder are no kernels at all: programs, helpers, files without anything that could be called."""
+"""Recognises sources in a folder that are no kernels: programs, helper modules, files without a function to call."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from collections.abc import Iterator
 from kernel_eval_client.kernel import KernelType, guess_type
 
 ENTRIES = frozenset({"Model", "ModelNew", "kernel_fn"})
-_MAKERS = frozenset({"get_inputs", "get_init_inputs"})
-_OF_THE_CLIENT = re.compile(r"^\s*(?:from|import) kernel_eval_client\b", re.MULTILINE)
+_INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
+_USES_THE_CLIENT = re.compile(r"^\s*(?:from|import) kernel_eval_client\b", re.MULTILINE)
 
 
-def why_none(source: str, file_name: str, entry: str | None) -> str | None:
-    """Why a source is no submission; None where it may be one, as is what does not parse: its error is its verdict."""
+def not_a_submission(source: str, file_name: str, entry: str | None) -> str | None:
+    """The reason why a source is no submission, or None if it may be one.
+
+    A source that does not parse counts as a submission: its verdict is the syntax error.
+    """
     if file_name.endswith(".cu"):
         return None if "__global__" in source else "it has no __global__ function"
-    if _OF_THE_CLIENT.search(source):
+    if _USES_THE_CLIENT.search(source):
         return "it is a program that uses this client"
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return None
-    wanted = {entry} if entry else ENTRIES
-    if wanted & set(_bound(tree)) or (len(_own_functions(tree)) == 1 and not entry):
+    names = {entry} if entry else ENTRIES
+    if names & set(_bound_names(tree)) or (len(_public_functions(tree)) == 1 and not entry):
         return None
     if not entry and guess_type(source) is KernelType.TRITON:
         return None
-    return f"it defines no {', '.join(sorted(wanted))}"
+    return f"it defines no {', '.join(sorted(names))}"
 
 
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """Every name that it binds, at whatever depth, and what it has of others."""
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    """Every name that the module defines, assigns or imports, at any depth."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -42,11 +45,11 @@ def _bound(tree: ast.Module) -> Iterator[str]:
             yield node.asname or node.name
 
 
-def _own_functions(tree: ast.Module) -> list[str]:
-    """As the service counts them where no name is given: public, with parameters, and none that makes inputs."""
-    found = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+def _public_functions(tree: ast.Module) -> list[str]:
+    """The functions that the service considers without an entry name: public, with parameters, not for inputs."""
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     return [
-        each.name
-        for each in found
-        if each.name not in _MAKERS and each.name[0] != "_" and (ast.unparse(each.args) != "")
+        function.name
+        for function in functions
+        if function.name not in _INPUT_FUNCTIONS and function.name[0] != "_" and (ast.unparse(function.args) != "")
     ]

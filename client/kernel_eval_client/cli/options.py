@@ -1,4 +1,4 @@
-"""How to judge, as the command line says it."""
+"""The options of a submission from the command line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.submission import Options
 
 
-def options(given: argparse.Namespace) -> dict[str, Any]:
-    """What is said, by the names of Options. Raises CallerError for what does not go together."""
-    named: dict[str, Any] = {name: getattr(given, name, None) for name in Options.__annotations__}
-    if metrics := getattr(given, "metric", None):
+def options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options on the command line, by their names in Options. Raises CallerError for options that conflict."""
+    named: dict[str, Any] = {name: getattr(arguments, name, None) for name in Options.__annotations__}
+    if metrics := getattr(arguments, "metric", None):
         if named["device_metrics"] == "full":
             raise CallerError("--metric adds to the basic metrics: leave out `--device-metrics full`, or --metric")
         named["device_metrics"] = metrics

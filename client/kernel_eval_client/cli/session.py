@@ -1,4 +1,4 @@
-"""What every command has at hand: the client, where to write, and how."""
+"""The state that every command uses: the client, the two output streams and the output format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_eval_client.errors import KernelEvalError
 
 @dataclass(frozen=True)
 class Session:
-    """`out` gets what was asked for, `progress` (standard error) the rest. With `as_json` `out` gets JSON only."""
+    """`out` gets the command's result, `progress` (standard error) the rest. With `as_json`, `out` gets only JSON."""
 
     client: Client
     out: Terminal
@@ -23,15 +23,15 @@ class Session:
     verbose: bool
 
     def write(self, value: Any) -> None:
-        """One JSON value on one line."""
+        """Writes one JSON value on one line to `out`."""
         self.out.json(value)
 
     def bar(self, total: int) -> AbstractContextManager[Bar]:
-        """A progress bar, but where lines of JSON go to a terminal: one would be in the other's way."""
-        return self.progress.bar(total, shown=not (self.as_json and self.out.is_terminal))
+        """A progress bar; hidden while lines of JSON go to a terminal, which it would interrupt."""
+        return self.progress.bar(total, visible=not (self.as_json and self.out.is_terminal))
 
-    def told(self, error: KernelEvalError) -> dict[str, Any]:
-        """An error for programs."""
+    def error_object(self, error: KernelEvalError) -> dict[str, Any]:
+        """An error as a JSON object: fault, exit status, message, and the service's problem details."""
         facts: dict[str, Any] = {"fault": fault_of(error), "exit": int(exit_of(error)), "message": str(error)}
         for name in ("status", "job_id", "retry_after"):
             if (value := getattr(error, name, None)) is not None:

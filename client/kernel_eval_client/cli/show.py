@@ -1,4 +1,4 @@
-"""Results, jobs and errors as a person reads them."""
+"""Prints results, jobs and errors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich.text import Text
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
 from kernel_eval_client.cli.terminal import Grid, Terminal
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, milliseconds, of_command, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, for_command_line, milliseconds, short
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
-from kernel_eval_client.explain import excerpt, spots
+from kernel_eval_client.explain import error_lines, excerpt
 from kernel_eval_client.job import Job
 from kernel_eval_client.launched import in_a_line
 from kernel_eval_client.machine_code import MachineCode
@@ -22,15 +22,15 @@ ERROR_LINES = 12
 KERNELS = 8
 
 
-def runtime(found: KernelResult | None) -> str:
-    """The mean of its calls; "<=" before an upper bound."""
-    if found is None or found.timing is None:
+def runtime(kernel: KernelResult | None) -> str:
+    """The mean time of a call; "<=" marks an upper bound, and "–" a kernel without a time."""
+    if kernel is None or kernel.timing is None:
         return "–"
-    return ("<= " if found.timing.bounded else "") + milliseconds(found.timing.stats.mean)
+    return ("<= " if kernel.timing.bounded else "") + milliseconds(kernel.timing.stats.mean)
 
 
 def speedup(found: Speedup | None) -> str:
-    """The ratio with its interval; ">=" or "<=" before a bound."""
+    """The speed-up with its interval; ">=" or "<=" marks a bound, and "–" a missing one."""
     if found is None:
         return "–"
     if found.bound is not None:
@@ -40,7 +40,7 @@ def speedup(found: Speedup | None) -> str:
 
 
 def result(console: Terminal, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
-    """The verdict, and what it rests on; of a failure the lines of the source that are meant."""
+    """Prints the verdict with its figures, flags and error. An error names lines of `source`: they are quoted."""
     kernel = found.kernel
     entry = kernel.metadata.get("kernel_name")
     console.say((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
@@ -90,7 +90,7 @@ def _facts(found: Result) -> Iterator[tuple[str, str]]:
 
 
 def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
-    """A line for each kernel: registers and local memory of a thread, shared memory of a block, occupancy."""
+    """Prints a line for each kernel: registers, memory and spills in bytes, occupancy and what limits it."""
     table = Grid("  kernel", "registers", "local", "spills", "shared", "occupancy", "limited by")
     table.header_style = DIM
     for column in table.columns[1:6]:
@@ -109,108 +109,108 @@ def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
         console.say(f"  {len(codes) - KERNELS} more kernels", style=DIM)
 
 
-def _texts(found: Result) -> str:
-    there = sum(one.name is not None for one in found.artifacts)
-    lacking = len(found.artifacts) - there
-    return f"{there} kept" + (f", {lacking} not to be had" if lacking else "")
+def _texts(result: Result) -> str:
+    available = sum(artifact.name is not None for artifact in result.artifacts)
+    unavailable = len(result.artifacts) - available
+    return f"{available} available" + (f", {unavailable} unavailable" if unavailable else "")
 
 
 def _failure(console: Terminal, error: str, source: str, *, verbose: bool) -> None:
     lines = error.splitlines()
-    found = spots(error)
+    locations = error_lines(error)
     console.say(f"  {lines[0]}", style=BAD)
-    for spot in found:
-        console.say(f"  line {spot.line}: {spot.message}", style="bold")
-        for line in excerpt(source, spot):
+    for location in locations:
+        console.say(f"  line {location.line}: {location.message}", style="bold")
+        for line in excerpt(source, location):
             console.block([line], "bold" if line.startswith(">") else DIM)
-    rest = lines[1:] if verbose or not found else []
-    shown = rest if verbose else rest[:ERROR_LINES]
-    console.block(shown)
-    if len(lines) - 1 > len(shown):
-        console.say("  (--verbose shows all of it)", style=DIM)
+    details = lines[1:] if verbose or not locations else []
+    printed = details if verbose else details[:ERROR_LINES]
+    console.block(printed)
+    if len(lines) - 1 > len(printed):
+        console.say("  (--verbose shows the rest)", style=DIM)
 
 
-def error(console: Terminal, found: KernelEvalError) -> None:
-    """What went wrong, field by field where the request is at fault."""
-    fields = found.fields if isinstance(found, CallerError) else ()
+def error(console: Terminal, failure: KernelEvalError) -> None:
+    """Prints an error; for an invalid request one line for each field at fault."""
+    fields = failure.fields if isinstance(failure, CallerError) else ()
     if not fields:
-        first, *rest = str(found).splitlines() or [""]
+        first, *details = str(failure).splitlines() or [""]
         console.say(f"kernel-eval: {first}", style=BAD)
-        console.block(rest, BAD)
-        if isinstance(found, ServiceError):
+        console.block(details, BAD)
+        if isinstance(failure, ServiceError):
             console.say("`kernel-eval doctor` looks for the cause.", style=DIM)
         return
     console.say("kernel-eval: the request is not valid", style=BAD)
-    for each in fields:
-        console.say(f"  {of_command(str(each))}")
+    for field in fields:
+        console.say(f"  {for_command_line(str(field))}")
 
 
-def job(console: Terminal, found: Job) -> None:
-    """One job in a few lines."""
-    position = "" if found.queue_position is None else f", {found.queue_position} before it"
-    console.say(f"{found.job_id}  {found.state} ({found.stage}{position})")
-    for step in found.timeline:
-        began = float(step["at"]) - float(found.timeline[0]["at"])
+def job(console: Terminal, record: Job) -> None:
+    """Prints a job: its state, the time of each stage, and failed attempts."""
+    position = "" if record.queue_position is None else f", {record.queue_position} before it"
+    console.say(f"{record.job_id}  {record.state} ({record.stage}{position})")
+    for step in record.timeline:
+        began = float(step["at"]) - float(record.timeline[0]["at"])
         console.say(f"  {began:8.2f} s  {step['stage']}", style=DIM)
-    for attempt in found.failed_attempts:
+    for attempt in record.failed_attempts:
         console.say(f"  attempt {attempt['attempt']} failed: {attempt['reason']}", style="yellow")
-    if found.error:
-        console.say(f"  {found.error}", style=BAD)
+    if record.error:
+        console.say(f"  {record.error}", style=BAD)
 
 
-def jobs(console: Terminal, found: Iterable[Job]) -> None:
-    """One line for each."""
+def jobs(console: Terminal, records: Iterable[Job]) -> None:
+    """Prints one line for each job."""
     table = Grid("job", "state", "verdict", "stage", "operation", "type", "worker")
     for column in table.columns[:-1]:
         column.no_wrap = True
-    for each in found:
-        cells = (each.job_id, each.state, each.verdict, each.stage, each.operation, each.kernel_type)
-        table.add_row(*(cell or "–" for cell in cells), cuttable(each.worker or "–"))
+    for record in records:
+        cells = (record.job_id, record.state, record.verdict, record.stage, record.operation, record.kernel_type)
+        table.add_row(*(cell or "–" for cell in cells), truncatable(record.worker or "–"))
     console.table(table)
 
 
-def summary(console: Terminal, found: Iterable[Finished]) -> None:
-    """The table of a batch: one line for each submission, the counts below."""
-    table = whole("file", "verdict", "time", "speed-up", "what")
+def summary(console: Terminal, finished: Iterable[Finished]) -> None:
+    """Prints the table of a batch, one line for each submission, and the number of each verdict."""
+    table = table_of("file", "verdict", "time", "speed-up", "what")
     counts: dict[str, int] = {}
-    for each in found:
-        verdict = each.result.verdict if each.result else type(each.error).__name__
+    for entry in finished:
+        verdict = entry.result.verdict if entry.result else type(entry.error).__name__
         counts[verdict] = counts.get(verdict, 0) + 1
-        passed = each.result is not None and each.result.passed
-        text = _what(each.result) if each.result else str(each.error)
+        passed = entry.result is not None and entry.result.passed
+        text = _what(entry.result) if entry.result else str(entry.error)
         table.add_row(
-            cuttable(each.submission.label or str(each.index)),
+            truncatable(entry.submission.label or str(entry.index)),
             Text(verdict, style=GOOD if passed else BAD),
-            runtime(each.result.kernel if each.result else None),
-            speedup(each.result.speedup if each.result else None),
-            cuttable(short(text or "", REMARK), DIM),
+            runtime(entry.result.kernel if entry.result else None),
+            speedup(entry.result.speedup if entry.result else None),
+            truncatable(short(text or "", REMARK), DIM),
         )
     console.table(table)
     console.say()
     console.say(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
 
 
-def skipped(console: Terminal, found: Mapping[str, str]) -> None:
-    """What a batch left out, and why: one line for each reason."""
-    for why in dict.fromkeys(found.values()):
-        names = ", ".join(name for name, each in found.items() if each == why)
-        console.say(f"skipped, as no submission ({why}): {names}", style=DIM)
+def skipped(console: Terminal, reasons: Mapping[str, str]) -> None:
+    """Prints the files that a batch skipped, one line for each reason."""
+    for reason in dict.fromkeys(reasons.values()):
+        names = ", ".join(name for name, value in reasons.items() if value == reason)
+        console.say(f"skipped, as no submission ({reason}): {names}", style=DIM)
 
 
-def whole(*titles: str) -> Grid:
-    """A table whose columns are never cut but for the first and the last, which are `cuttable`: rich cuts all alike."""
+def table_of(*titles: str) -> Grid:
+    """A table that truncates only its first and last column, whose cells are `truncatable`."""
     table = Grid(*titles)
     for column in table.columns[1:-1]:
         column.no_wrap = True
     return table
 
 
-def cuttable(text: str, style: str = "") -> Text:
-    """A cell on one line that ends in an ellipsis where the table is too wide."""
+def truncatable(text: str, style: str = "") -> Text:
+    """A cell of one line; an ellipsis replaces its end if the table is too wide."""
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _what(found: Result) -> str | None:
-    """Why it did not pass; of one that passed what the sanitizer found."""
-    checked = found.sanitizer
-    return found.error or (f"sanitizer {checked.headline}" if checked is not None and checked.found else None)
+def _what(result: Result) -> str | None:
+    """The error of a kernel that did not pass; else the sanitizer's findings, if any."""
+    checked = result.sanitizer
+    return result.error or (f"sanitizer {checked.headline}" if checked is not None and checked.found else None)

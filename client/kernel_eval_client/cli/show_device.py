@@ -1,4 +1,4 @@
-"""What the hardware counters and compute-sanitizer say, as a person reads it in a terminal."""
+"""Prints the hardware counters and the findings of compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kernel_eval_client.sanitizer import Sanitizer, Tool
 KERNELS, ADVICE, FINDINGS = 12, 6, 8
 
 
-def device_metrics(console: Terminal, found: DeviceMetrics) -> None:
-    """A table of the kernels of each side, the advice below; why there is none."""
-    if not found.measured:
-        console.say(f"  counters  unavailable: {found.reason or 'no reason is given'}", style="yellow")
-    for name, side in found.sides:
+def device_metrics(console: Terminal, metrics: DeviceMetrics) -> None:
+    """Prints a table of each side's kernels and ncu's advice, or the reason why there are no metrics."""
+    if not metrics.measured:
+        console.say(f"  counters  unavailable: {metrics.reason or 'no reason is given'}", style="yellow")
+    for name, side in metrics.sides:
         if side.status != "measured":
             console.say(f"  counters  of the {name}: unavailable: {side.reason or 'no reason'}", style="yellow")
         elif side.reason:
             console.say(f"  counters  of the {name}: {side.reason}", style=DIM)
         if side.kernels:
-            _side(console, name if len(found.sides) > 1 else "kernel", side)
+            _side(console, name if len(metrics.sides) > 1 else "kernel", side)
 
 
 def _side(console: Terminal, name: str, side: SideMetrics) -> None:
@@ -36,9 +36,9 @@ def _side(console: Terminal, name: str, side: SideMetrics) -> None:
     if more := max(0, len(side.kernels) - KERNELS) + side.kernels_omitted:
         console.say(f"  {more} more kernels", style=DIM)
     for kernel in side.kernels[:KERNELS]:
-        for asked in kernel.requested_metrics:
-            value = "–" if asked.value is None else f"{asked.value:.6g} {asked.unit}".rstrip()
-            console.say(f"  metric    {short(kernel.name)}: {asked.name} = {value}")
+        for metric in kernel.requested_metrics:
+            value = "–" if metric.value is None else f"{metric.value:.6g} {metric.unit}".rstrip()
+            console.say(f"  metric    {short(kernel.name)}: {metric.name} = {value}")
     for advice in side.advice[:ADVICE]:
         console.say(("  advice    ", "cyan"), f"{short(advice.kernel)}: {advice.message}")
     if len(side.advice) > ADVICE:
@@ -70,20 +70,20 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0f}%"
 
 
-def sanitizer(console: Terminal, found: Sanitizer, source: str) -> None:
-    """Clean in a line; findings as plainly as a wrong answer, each at its line."""
-    style = BAD if found.found else GOOD if found.status == "clean" else "yellow"
-    console.say(("  sanitizer ", DIM), (found.headline, style))
-    for tool in found.tools:
-        if tool.status == "unavailable" and found.status != "unavailable":
+def sanitizer(console: Terminal, report: Sanitizer, source: str) -> None:
+    """Prints a line about the whole report, and each finding with its line of the source."""
+    style = BAD if report.found else GOOD if report.status == "clean" else "yellow"
+    console.say(("  sanitizer ", DIM), (report.headline, style))
+    for tool in report.tools:
+        if tool.status == "unavailable" and report.status != "unavailable":
             console.say(f"  {tool.name}: unavailable: {tool.reason or 'no reason'}", style="yellow")
         _findings(console, tool, source)
 
 
 def _findings(console: Terminal, tool: Tool, source: str) -> None:
     for finding in tool.findings[:FINDINGS]:
-        often = f" ({finding.count} times)" if finding.count > 1 else ""
-        console.say(f"  {tool.name}: {finding.kind}{often}: {finding.place or 'no place is given'}", style="bold")
+        repeats = f" ({finding.count} times)" if finding.count > 1 else ""
+        console.say(f"  {tool.name}: {finding.kind}{repeats}: {finding.place or 'no place is given'}", style="bold")
         if finding.message and finding.message != finding.kind:
             console.say(f"    {finding.message}", style=DIM)
         for line in finding_excerpt(source, finding):

@@ -1,4 +1,4 @@
-"""A suite as a person reads it: a line for each candidate, the scores below."""
+"""Prints a suite's results: a line for each candidate, and the scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from kernel_eval_client.cli.show import cuttable, runtime, speedup, whole
+from kernel_eval_client.cli.show import runtime, speedup, table_of, truncatable
 from kernel_eval_client.cli.terminal import Grid, Terminal
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, short
 from kernel_eval_client.suites import Case, Outcome, Score, score
@@ -14,64 +14,66 @@ from kernel_eval_client.suites.scoring import Mean, Share
 
 
 def groups(outcomes: Sequence[Outcome]) -> dict[str, Score]:
-    """All of them; and where there are several, by level and by candidate."""
-    found = {"all": score(outcomes)}
+    """The score of all outcomes; also of each level and of each candidate where there are several."""
+    by_group = {"all": score(outcomes)}
     levels = sorted({each.level for each in outcomes if each.level is not None})
     labels = sorted({each.candidate for each in outcomes})
     if len(levels) > 1:
-        found |= {f"level {level}": score([each for each in outcomes if each.level == level]) for level in levels}
+        by_group |= {f"level {level}": score([each for each in outcomes if each.level == level]) for level in levels}
     if len(labels) > 1:
-        found |= {label: score([each for each in outcomes if each.candidate == label]) for label in labels}
-    return found
+        by_group |= {label: score([each for each in outcomes if each.candidate == label]) for label in labels}
+    return by_group
 
 
 def table(console: Terminal, outcomes: Iterable[Outcome]) -> None:
-    """One line for each candidate."""
-    shown = whole("problem", "candidate", "verdict", "reference", "time", "speed-up", "what")
-    for each in outcomes:
-        found = each.result
-        style = DIM if found is None or not each.judged else GOOD if found.passed else BAD
-        shown.add_row(
+    """Prints one line for each candidate."""
+    grid = table_of("problem", "candidate", "verdict", "reference", "time", "speed-up", "what")
+    for outcome in outcomes:
+        result = outcome.result
+        style = DIM if result is None or not outcome.judged else GOOD if result.passed else BAD
+        grid.add_row(
             *(
-                cuttable(each.problem),
-                Text(each.candidate),
-                Text(found.verdict if found else "not judged", style=style),
+                truncatable(outcome.problem),
+                Text(outcome.candidate),
+                Text(result.verdict if result else "not judged", style=style),
             ),
-            *(runtime(found.reference if found else None), runtime(found.kernel if found else None)),
-            speedup(found.speedup if found else None),
-            cuttable(short((found.error if found else each.reason) or "", REMARK), DIM),
+            *(runtime(result.reference if result else None), runtime(result.kernel if result else None)),
+            speedup(result.speedup if result else None),
+            truncatable(short((result.error if result else outcome.reason) or "", REMARK), DIM),
         )
-    console.table(shown)
+    console.table(grid)
 
 
-def scores(console: Terminal, found: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
-    """A line for each group of `groups`, and what has to be known to read it."""
-    every = next(iter(found.values()))
-    shown = Grid("", "judged", "correct", *(f"fast_{p}" for p in every.fast), "speed-up")
-    for name, one in found.items():
-        shown.add_row(
-            *(name, f"{one.problems - one.not_judged} of {one.problems}", _part(one.correct)),
-            *(_both(one.fast[p], one.surely_fast[p]) for p in one.fast),
-            _mean(one.speedup),
+def scores(console: Terminal, by_group: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
+    """Prints a line for each group of `groups`, and notes that explain the columns."""
+    overall = next(iter(by_group.values()))
+    grid = Grid("", "judged", "correct", *(f"fast_{p}" for p in overall.fast), "speed-up")
+    for name, group_score in by_group.items():
+        grid.add_row(
+            *(name, _judged(group_score), _part(group_score.correct)),
+            *(_both(group_score.fast[p], group_score.surely_fast[p]) for p in group_score.fast),
+            _mean(group_score.speedup),
         )
     console.say()
-    console.table(shown)
+    console.table(grid)
     notes = [
-        "Each problem counts once, with its best candidate. fast_p: right and more than p times as fast; in brackets,"
+        "Each problem counts once, with its best candidate. fast_p: correct and more than p times as fast; in brackets,"
     ]
     notes.append(
-        "with the whole interval above p. speed-up: geometric mean over right answers, 95 % bootstrap interval."
+        "with the whole interval above p. speed-up: geometric mean over correct candidates, 95 % bootstrap interval."
     )
-    if every.not_judged:
-        were = "problem was" if every.not_judged == 1 else "problems were"
-        notes.append(f"{every.not_judged} {were} not judged: neither right nor wrong.")
-    if every.bounds:
-        have = "answer has" if every.bounds == 1 else "answers have"
-        notes.append(f"{every.bounds} right {have} a bound of the speed-up (>= or <=) only, left out of the mean.")
+    if overall.not_judged:
+        problems_were = "problem was" if overall.not_judged == 1 else "problems were"
+        notes.append(f"{overall.not_judged} {problems_were} not judged, and in no share.")
+    if overall.bounds:
+        have = "candidate has" if overall.bounds == 1 else "candidates have"
+        notes.append(
+            f"{overall.bounds} correct {have} only a bound of the speed-up (>= or <=), which the mean excludes."
+        )
     devices = sorted({_device(each) for each in outcomes if each.result is not None})
     if len(devices) > 1:
         notes.append(
-            f"These times come from different devices, and do not belong into one score: {', '.join(devices)}."
+            f"These times come from different devices and cannot be compared in one score: {', '.join(devices)}."
         )
     elif devices:
         notes.append(f"On {devices[0]}.")
@@ -80,22 +82,26 @@ def scores(console: Terminal, found: dict[str, Score], outcomes: Iterable[Outcom
 
 
 def listing(console: Terminal, cases: Iterable[Case]) -> None:
-    """Problems and candidates, without judging any."""
-    shown = Grid("problem", "candidate", "type", "about")
+    """Prints the problems and candidates, without judging any."""
+    grid = Grid("problem", "candidate", "type", "about")
     for case in cases:
         kernel = case.candidate.kernel
-        shown.add_row(
+        grid.add_row(
             *(Text(case.problem.name), Text(case.candidate.label), str(kernel.kernel_type) if kernel else "–"),
             Text(short(case.problem.about))
             if case.refused is None
-            else Text(f"cannot be handed over: {case.refused}", DIM),
+            else Text(f"cannot be submitted: {case.refused}", DIM),
         )
-    console.table(shown)
+    console.table(grid)
 
 
 def _device(outcome: Outcome) -> str:
     environment = outcome.result.environment if outcome.result else {}
     return str(environment.get("gpu_name") or environment.get("device") or "?")
+
+
+def _judged(group_score: Score) -> str:
+    return f"{group_score.problems - group_score.not_judged} of {group_score.problems}"
 
 
 def _part(share: Share) -> str:
@@ -108,8 +114,8 @@ def _both(share: Share, surely: Share) -> str:
     return "–" if share.part is None else f"{share.part:.0%} ({surely.part:.0%})"
 
 
-def _mean(found: Mean | None) -> str:
-    if found is None:
+def _mean(mean: Mean | None) -> str:
+    if mean is None:
         return "–"
-    problems = "1 problem" if found.of == 1 else f"{found.of} problems"
-    return f"{found.ratio:.2f}x ({found.ci_low:.2f} to {found.ci_high:.2f}), {problems}"
+    problems = "1 problem" if mean.of == 1 else f"{mean.of} problems"
+    return f"{mean.ratio:.2f}x ({mean.ci_low:.2f} to {mean.ci_high:.2f}), {problems}"

@@ -1,4 +1,4 @@
-"""From files to submissions: a source with its contract beside it, or a whole request with its sources beside it."""
+"""Reads submissions from files: a source with its contract, or a JSON request with the sources that it names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernel_eval_client.cli.no_submission import why_none
+from kernel_eval_client.cli.no_submission import not_a_submission
 from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.submission import Submission
-from kernel_eval_client.text_file import text_of
+from kernel_eval_client.text_file import read_text
 
 SOURCES = frozenset({".py", ".cu"})
 _ENTRY_KEYS = {
@@ -25,7 +25,7 @@ _KERNELS = ("kernel", "ref_kernel", "custom_kernel")
 
 @dataclass(frozen=True)
 class Choices:
-    """What the command line says about a source; None is guessed or left out."""
+    """The command line's options about a source. None: the client guesses it or does without."""
 
     kernel_type: str | None = None
     io: Path | None = None
@@ -36,13 +36,13 @@ class Choices:
 def read_kernel(path: Path, choices: Choices) -> Kernel:
     """The kernel in a source file.
 
-    Its contract is `choices.io`, else `NAME.io.json` beside it where that exists. Raises CallerError for a file that
+    Its contract is `choices.io`, else an existing `NAME.io.json` in its folder. Raises CallerError for a file that
     cannot be read.
     """
-    source = text_of(path)
+    source = read_text(path)
     kernel_type = KernelType(choices.kernel_type) if choices.kernel_type else guess_type(source, path.name)
-    beside = path.with_suffix(".io.json")
-    contract = choices.io or (beside if beside.exists() else None)
+    default_contract = path.with_suffix(".io.json")
+    contract = choices.io or (default_contract if default_contract.exists() else None)
     metadata: dict[str, Any] = {}
     if choices.entry:
         metadata[_ENTRY_KEYS.get(kernel_type, "function_name")] = choices.entry
@@ -59,13 +59,13 @@ def read_submission(path: Path, choices: Choices, reference: Kernel | None = Non
     body = _object(path)
     for kernel in (body[name] for name in _KERNELS if isinstance(body.get(name), dict)):
         if "source_file" in kernel:
-            kernel["source_code"] = text_of(path.parent / str(kernel.pop("source_file")))
+            kernel["source_code"] = read_text(path.parent / str(kernel.pop("source_file")))
     return Submission.from_dict({**body, "label": str(path)})
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What is below a folder, by file: submissions, why other sources are none, and what cannot be read."""
+    """The content of a folder: submissions, and by file name the reasons for skipped and for unreadable files."""
 
     submissions: list[Submission]
     skipped: dict[str, str]
@@ -73,39 +73,39 @@ class Folder:
 
 
 def submissions_in(folder: Path, choices: Choices, reference: Kernel | None) -> Folder:
-    """Every request and every source below a folder.
+    """Reads every request and every source below a folder.
 
-    A source that a request names is not taken by itself. One with a contract beside it always is a submission.
+    A source that a request names is no submission by itself. A source with a contract always is one.
     """
     requests: dict[Path, dict[str, Any]] = {}
-    found = Folder([], {}, {})
+    result = Folder([], {}, {})
     for path in folder.rglob("*.json"):
         try:
-            if _is_request(wire := _json(path)):
-                requests[path] = wire
+            if _is_request(request := _json(path)):
+                requests[path] = request
         except CallerError as error:
-            found.unreadable[str(path.relative_to(folder))] = error
+            result.unreadable[str(path.relative_to(folder))] = error
     named = {
         (path.parent / str(kernel["source_file"])).resolve()
-        for path, wire in requests.items()
-        for kernel in (wire[name] for name in _KERNELS if isinstance(wire.get(name), dict))
+        for path, request in requests.items()
+        for kernel in (request[name] for name in _KERNELS if isinstance(request.get(name), dict))
         if "source_file" in kernel
     }
     sources = [path for path in folder.rglob("*") if path.suffix in SOURCES and not path.is_dir()]
-    alone = [path for path in sources if path.resolve() not in named]
-    for path in sorted([*requests, *alone]):
+    separate = [path for path in sources if path.resolve() not in named]
+    for path in sorted([*requests, *separate]):
         name = str(path.relative_to(folder))
         try:
-            why = None
+            reason = None
             if path not in requests and not path.with_suffix(".io.json").exists():
-                why = why_none(text_of(path), path.name, choices.entry)
-            if why is None:
-                found.submissions.append(replace(read_submission(path, choices, reference), label=name))
+                reason = not_a_submission(read_text(path), path.name, choices.entry)
+            if reason is None:
+                result.submissions.append(replace(read_submission(path, choices, reference), label=name))
             else:
-                found.skipped[name] = why
+                result.skipped[name] = reason
         except CallerError as error:
-            found.unreadable[name] = error
-    return found
+            result.unreadable[name] = error
+    return result
 
 
 def _is_request(wire: Any) -> bool:
@@ -114,7 +114,7 @@ def _is_request(wire: Any) -> bool:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(text_of(path))
+        return json.loads(read_text(path))
     except ValueError as error:
         raise CallerError(f"{path} is not JSON: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Standard output and error of the command line, for whatever does not print through a `Terminal`."""
+"""Removes control characters from text that reaches standard output and error without a `Terminal`."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from typing import TextIO
 from kernel_eval_client.quoted import plain_lines
 
 
-class Cleaned(io.TextIOBase):
-    """A stream that no control character passes: tracebacks, warnings and libraries' logs may hold strangers' text.
+class CleanedStream(io.TextIOBase):
+    """A text stream that replaces control characters: tracebacks, warnings and logs may quote untrusted text.
 
-    It is no terminal, so that nobody writes colours to it.
+    It says that it is no terminal, so that libraries write no colours to it.
     """
 
-    def __init__(self, behind: TextIO) -> None:
-        self.behind = behind
+    def __init__(self, target: TextIO) -> None:
+        self.target = target
 
     @property
     def buffer(self) -> io.BufferedIOBase:
-        """The bytes' stream: what is written there is no text for people, such as the protocol of `mcp`."""
-        return self.behind.buffer  # type: ignore[return-value]
+        """The byte stream, unfiltered, for protocols such as that of `mcp`."""
+        return self.target.buffer  # type: ignore[return-value]
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return self.behind.encoding
+        return self.target.encoding
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        self.behind.write(plain_lines(text))
+        self.target.write(plain_lines(text))
         return len(text)
 
     def flush(self) -> None:
-        self.behind.flush()
+        self.target.flush()
 
 
 def clean() -> None:
-    """From now on nothing of this process reaches a terminal but through a `Terminal` or a `Cleaned` stream."""
+    """Replaces `sys.stdout` and `sys.stderr`, so that all text passes a `Terminal` or a `CleanedStream`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # What the terminal's encoding lacks is no reason to fail.
+            # A character that the terminal's encoding lacks must not raise.
             stream.reconfigure(errors="replace")
-    sys.stdout, sys.stderr = Cleaned(sys.stdout), Cleaned(sys.stderr)
+    sys.stdout, sys.stderr = CleanedStream(sys.stdout), CleanedStream(sys.stderr)
 
 
 @contextmanager
 def cleaned() -> Iterator[None]:
-    """The same for a while, where it is not so already."""
-    if isinstance(sys.stdout, Cleaned):
+    """Applies `clean` within the context, unless it is applied already."""
+    if isinstance(sys.stdout, CleanedStream):
         yield
         return
     before = sys.stdout, sys.stderr
@@ -63,6 +63,6 @@ def cleaned() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def behind(stream: TextIO | Cleaned) -> TextIO:
+def target_of(stream: TextIO | CleanedStream) -> TextIO:
     """The stream that a `Terminal` writes to."""
-    return stream.behind if isinstance(stream, Cleaned) else stream
+    return stream.target if isinstance(stream, CleanedStream) else stream

@@ -1,4 +1,4 @@
-"""`suite`: every candidate of every problem, and the score."""
+"""`suite`: judges every candidate of every problem and prints the score."""
 
 from __future__ import annotations
 
@@ -14,37 +14,45 @@ from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.suites import Case, Outcome, cases, read
-from kernel_eval_client.suites.book import Book, key_of
+from kernel_eval_client.suites.book import ResultLog, request_key
 
 
-def suite(session: Session, given: argparse.Namespace) -> Exit:
-    """Judges what is not in the results file yet; as JSON a line for each candidate, and one with the scores."""
-    problems = read(given.suite, given.candidates, layout=given.layout, small=given.small)
-    every = list(cases(problems, options(given)))
-    chosen, unmatched = [case for case in every if _wanted(case, given)], _unmatched(every, given)
-    if not chosen:
-        why = "; ".join(unmatched) or "--only, --level and --candidate leave out all of them"
-        raise CallerError(f"no problem is left: {why}")
-    for told in unmatched:
-        session.progress.say(told, style="yellow")
-    if given.list:
-        return _listed(session, chosen)
-    path = given.results or Path(f"{Path(given.suite).resolve().name}.results.jsonl")
-    with Book(path, again=given.again) as book:
-        kept = sum(case.submission is not None and key_of(case.submission) in book.results for case in chosen)
-        if kept:
-            session.progress.say(f"{kept} of {len(chosen)} are in {path} and are not judged again (--again does)")
+def suite(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Judges the candidates without a line in the results file. With `--json`: a line for each, and one of scores."""
+    problems = read(arguments.suite, arguments.candidates, layout=arguments.layout, small=arguments.small)
+    all_cases = list(cases(problems, options(arguments)))
+    selected, unmatched = (
+        [case for case in all_cases if _is_selected(case, arguments)],
+        _unmatched(all_cases, arguments),
+    )
+    if not selected:
+        reason = "; ".join(unmatched) or "--only, --level and --candidate exclude all of them"
+        raise CallerError(f"no problem is selected: {reason}")
+    for message in unmatched:
+        session.progress.say(message, style="yellow")
+    if arguments.list:
+        return _print_cases(session, selected)
+    path = arguments.results or Path(f"{Path(arguments.suite).resolve().name}.results.jsonl")
+    with ResultLog(path, again=arguments.again) as log:
+        cached = sum(case.submission is not None and request_key(case.submission) in log.results for case in selected)
+        if cached:
+            session.progress.say(f"{cached} of {len(selected)} are in {path} and are not judged again (--again does)")
         try:
-            errors = _judged(session, chosen, book, given)
+            errors = _judge(session, selected, log, arguments)
         except KeyboardInterrupt:
-            session.progress.say(f"Stopped. What is judged is in {path}: the same command goes on there.")
+            session.progress.say(f"Stopped. The results so far are in {path}: the same command continues from them.")
             raise
-        outcomes = [_outcome(case, book, errors) for case in chosen]
+        outcomes = [_outcome_of(case, log, errors) for case in selected]
     groups = show_suite.groups(outcomes)
     if session.as_json:
-        for case, outcome in zip(chosen, outcomes, strict=True):
+        for case, outcome in zip(selected, outcomes, strict=True):
             session.write(_line(case, outcome))
-        session.write({"suite": str(given.suite), "scores": {name: one.to_dict() for name, one in groups.items()}})
+        session.write(
+            {
+                "suite": str(arguments.suite),
+                "scores": {name: group_score.to_dict() for name, group_score in groups.items()},
+            }
+        )
     else:
         show_suite.table(session.out, outcomes)
         show_suite.scores(session.out, groups, outcomes)
@@ -52,74 +60,76 @@ def suite(session: Session, given: argparse.Namespace) -> Exit:
     return _exit(outcomes, errors)
 
 
-def _wanted(case: Case, given: argparse.Namespace) -> bool:
-    by_name = not given.only or any(fnmatch.fnmatch(case.problem.name, each) for each in given.only)
-    by_level = not given.level or case.problem.level in given.level
-    return by_name and by_level and (not given.candidate or case.candidate.label in given.candidate)
+def _is_selected(case: Case, arguments: argparse.Namespace) -> bool:
+    by_name = not arguments.only or any(fnmatch.fnmatch(case.problem.name, each) for each in arguments.only)
+    by_level = not arguments.level or case.problem.level in arguments.level
+    return by_name and by_level and (not arguments.candidate or case.candidate.label in arguments.candidate)
 
 
-def _unmatched(every: Sequence[Case], given: argparse.Namespace) -> list[str]:
-    """What was asked for and is nowhere in the suite."""
-    names, labels = ({case.problem.name for case in every}, {case.candidate.label for case in every})
-    levels = {case.problem.level for case in every}
+def _unmatched(all_cases: Sequence[Case], arguments: argparse.Namespace) -> list[str]:
+    """A message for each value of --only, --level and --candidate that matches nothing in the suite."""
+    names, labels = ({case.problem.name for case in all_cases}, {case.candidate.label for case in all_cases})
+    levels = {case.problem.level for case in all_cases}
     return [
-        *(f"--only {each} is no problem's name" for each in given.only or () if not fnmatch.filter(names, each)),
-        *(f"--level {each} is no problem's" for each in given.level or () if each not in levels),
-        *(f"--candidate {each} is nobody's name" for each in given.candidate or () if each not in labels),
+        *(f"--only {each} is no problem's name" for each in arguments.only or () if not fnmatch.filter(names, each)),
+        *(f"--level {each} is no problem's" for each in arguments.level or () if each not in levels),
+        *(f"--candidate {each} is no candidate's label" for each in arguments.candidate or () if each not in labels),
     ]
 
 
-def _listed(session: Session, chosen: Sequence[Case]) -> Exit:
+def _print_cases(session: Session, selected: Sequence[Case]) -> Exit:
     if session.as_json:
-        for case in chosen:
+        for case in selected:
             session.write(
                 {"problem": case.problem.name, "level": case.problem.level, "about": case.problem.about}
                 | {"candidate": case.candidate.label, "refused": case.refused}
             )
     else:
-        show_suite.listing(session.out, chosen)
+        show_suite.listing(session.out, selected)
     return Exit.PASSED
 
 
-def _judged(
-    session: Session, chosen: Sequence[Case], book: Book, given: argparse.Namespace
+def _judge(
+    session: Session, selected: Sequence[Case], log: ResultLog, arguments: argparse.Namespace
 ) -> dict[str, KernelEvalError]:
-    """The errors by key; results go to the book as they come."""
-    left = {key_of(case.submission): case for case in chosen if case.submission is not None}
-    left = {key: case for key, case in left.items() if key not in book.results}
+    """Judges the cases without a result and logs each outcome at once. Returns the errors by request key."""
+    pending = {request_key(case.submission): case for case in selected if case.submission is not None}
+    pending = {key: case for key, case in pending.items() if key not in log.results}
     errors: dict[str, KernelEvalError] = {}
-    submissions = [case.submission for case in left.values() if case.submission is not None]
-    keys = list(left)
+    submissions = [case.submission for case in pending.values() if case.submission is not None]
+    keys = list(pending)
     with session.bar(len(submissions)) as bar:
-        for each in session.client.map(submissions, concurrency=given.concurrency, max_wait_s=given.max_wait):
-            key = keys[each.index]
-            case = left[key]
-            if each.error is not None:
-                errors[key] = each.error
-            told: Any = each.result if each.error is None else session.told(each.error)
-            book.write(key, case.problem.name, case.candidate.label, told)
-            bar.advance(case.name)
+        for finished in session.client.map(
+            submissions, concurrency=arguments.concurrency, max_wait_s=arguments.max_wait
+        ):
+            key = keys[finished.index]
+            case = pending[key]
+            if finished.error is not None:
+                errors[key] = finished.error
+            outcome: Any = finished.result if finished.error is None else session.error_object(finished.error)
+            log.write(key, case.problem.name, case.candidate.label, outcome)
+            bar.step(case.name)
     return errors
 
 
-def _outcome(case: Case, book: Book, errors: dict[str, KernelEvalError]) -> Outcome:
-    found, reason = None, case.refused
+def _outcome_of(case: Case, log: ResultLog, errors: dict[str, KernelEvalError]) -> Outcome:
+    result, reason = None, case.refused
     if case.submission is not None:
-        key = key_of(case.submission)
-        found = book.results.get(key)
-        reason = None if found is not None else str(errors.get(key, "not judged"))
+        key = request_key(case.submission)
+        result = log.results.get(key)
+        reason = None if result is not None else str(errors.get(key, "not judged"))
     problem = case.problem
-    return Outcome(problem.name, case.candidate.label, problem.level, found, reason, problem.timed)
+    return Outcome(problem.name, case.candidate.label, problem.level, result, reason, problem.timed)
 
 
 def _exit(outcomes: Sequence[Outcome], errors: dict[str, KernelEvalError]) -> Exit:
-    """The highest of them. What could not be handed over counts where nothing else was.
+    """The highest exit status of all cases; USAGE if no case could be submitted.
 
-    What there is no device for was not judged, and is no failure.
+    The verdict `unsupported` is no failure: the service has no device for that kernel.
     """
-    results = [each.result for each in outcomes if each.result is not None]
-    found = [Exit.PASSED if each.passed or each.verdict == "unsupported" else Exit.FAILED for each in results]
-    return max([*found, *map(exit_of, errors.values())], default=Exit.USAGE)
+    results = [result.result for result in outcomes if result.result is not None]
+    statuses = [Exit.PASSED if result.passed or result.verdict == "unsupported" else Exit.FAILED for result in results]
+    return max([*statuses, *map(exit_of, errors.values())], default=Exit.USAGE)
 
 
 def _line(case: Case, outcome: Outcome) -> dict[str, Any]:

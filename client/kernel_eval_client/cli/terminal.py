@@ -1,7 +1,7 @@
-"""The terminal: all that a command prints for people goes through here, where strangers' control characters end.
+"""The terminal: every command prints through it, and it replaces the control characters of untrusted text.
 
-Results, names of files and errors hold text that others wrote. Written raw it could move the cursor, hide what follows,
-fill the clipboard or forge a line. No other module of the command line has a console of rich.
+Results, file names and errors contain text from others. Raw, it could move the cursor, hide other text, fill the
+clipboard or forge a line. No other module of the command line has a console of rich.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.text import Text
 from kernel_eval_client.quoted import plain, plain_lines
 
 WIDTH = 400
-"""Columns where there is no terminal: a table in a file is neither to be folded nor to be cut."""
+"""Width in columns without a terminal: a table in a file must be neither wrapped nor truncated."""
 
 Part = str | tuple[str, str]
 """Text, or text and its style."""
@@ -34,7 +34,7 @@ class Grid(Table):
         super().__init__(*titles, box=None, pad_edge=False)
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        """As rich does it; a string is text, never markup."""
+        """Adds a row as rich does, except that a string is plain text and never markup."""
         super().add_row(*map(_cell, cells), **options)
 
 
@@ -48,35 +48,35 @@ class Terminal:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at it."""
+        """Whether the stream is a terminal."""
         return self._console.is_terminal
 
     def say(self, *parts: Part, style: str = "") -> None:
-        """One line, whatever the parts hold."""
+        """Prints the parts on one line, without their line breaks and control characters."""
         texts = [(plain(part), "") if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts]
         self._console.print(Text.assemble(*texts, style=style))
 
     def block(self, lines: str | Iterable[str], style: str = "", *, indent: str = "    ") -> None:
-        """Lines of a stranger's text, each indented, so that none looks like one of ours."""
+        """Prints untrusted lines, each indented, so that none looks like a line of this program."""
         for line in lines.splitlines() if isinstance(lines, str) else lines:
             self._console.print(Text(indent + plain_lines(line).replace("\n", " "), style))
 
     def table(self, grid: Grid) -> None:
-        """A table."""
+        """Prints a table."""
         self._console.print(grid)
 
     def json(self, value: Any) -> None:
-        """One JSON value on one line, in ASCII: json leaves no other control character than DEL."""
+        """Writes one JSON value on one line, in ASCII. DEL is the only control character that json does not escape."""
         self._console.file.write(json.dumps(value).replace("\x7f", "\\u007f") + "\n")
         self._console.file.flush()
 
     def page(self, html: str) -> None:
-        """A page as it came but for control characters; what only orders text is named, and so keeps its effect."""
-        self._console.file.write("".join(map(_of_page, html.replace("\r\n", "\n"))))
+        """Writes a page of HTML without control characters. Those that only order text become character references."""
+        self._console.file.write("".join(map(_page_text, html.replace("\r\n", "\n"))))
 
     @contextmanager
-    def bar(self, total: int, *, shown: bool = True) -> Iterator[Bar]:
-        """A progress bar, gone in the end."""
+    def bar(self, total: int, *, visible: bool = True) -> Iterator[Bar]:
+        """A progress bar; it disappears at the end."""
         columns = (
             TextColumn("{task.description}", markup=False),
             *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
@@ -85,7 +85,7 @@ class Terminal:
             *columns,
             console=self._console,
             transient=True,
-            disable=not shown,
+            disable=not visible,
             # Otherwise rich would send standard output to the stream of the bar.
             redirect_stdout=False,
             redirect_stderr=False,
@@ -94,39 +94,39 @@ class Terminal:
 
     @contextmanager
     def waiting(self, message: str) -> Iterator[Waiting]:
-        """A spinner with a message; it disappears in the end."""
+        """A spinner with a message; it disappears at the end."""
         with Status(Text(plain(message)), console=self._console) as status:
             yield Waiting(status)
 
 
 class Bar:
-    """A progress bar that is shown."""
+    """A progress bar on the terminal."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task("judging", total=total)
 
-    def advance(self, message: str) -> None:
-        """One more is done."""
+    def step(self, message: str) -> None:
+        """Counts one more and shows the message."""
         self._progress.update(self._task, advance=1, description=plain(message))
 
 
 class Waiting:
-    """A message beside a spinner."""
+    """The message next to a spinner."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def update(self, message: str) -> None:
-        """Shows this instead."""
+        """Replaces the message."""
         self._status.update(Text(plain(message)))
 
 
 class _Console(Console):
-    """Writes no control character and no link but those that rich makes itself, to move the cursor and for styles."""
+    """A console that writes no control characters or links, except rich's own for the cursor and for styles."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """All that is printed is rendered here, and what it consists of as well."""
+        """Cleans every segment: rich calls this for each thing that it prints, and for its parts."""
         return map(_cleaned, super().render(renderable, options))
 
 
@@ -145,8 +145,8 @@ def _cell(cell: RenderableType | None) -> RenderableType | None:
     return cell
 
 
-def _of_page(character: str) -> str:
-    shown = plain_lines(character)
-    if shown != "\N{REPLACEMENT CHARACTER}" or character == shown:
-        return shown
-    return shown if ord(character) < 0xA0 or 0xD800 <= ord(character) < 0xE000 else f"&#x{ord(character):x};"
+def _page_text(character: str) -> str:
+    text = plain_lines(character)
+    if text != "\N{REPLACEMENT CHARACTER}" or character == text:
+        return text
+    return text if ord(character) < 0xA0 or 0xD800 <= ord(character) < 0xE000 else f"&#x{ord(character):x};"

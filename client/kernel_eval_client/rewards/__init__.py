@@ -1,4 +1,4 @@
-"""Rewards for reinforcement learning: completions in, a number for each out; docs/rewards.md says what is rewarded."""
+"""Rewards for reinforcement learning: a number for each completion; docs/rewards.md explains them."""
 
 from kernel_eval_client.rewards.batch import KernelReward
 from kernel_eval_client.rewards.extraction import Extraction, extract

@@ -1,4 +1,4 @@
-"""A reward function over a batch: completions are judged side by side, the same source once."""
+"""A reward function over a batch: the service judges completions concurrently, and equal requests once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from kernel_eval_client.rewards.shaping import Scored, Shaping
 from kernel_eval_client.submission import KernelLike, Options, Submission
 
 Reference = str | KernelLike
-"""A reference: PyTorch source, a Kernel, or one in the wire's form."""
+"""A reference: PyTorch source, a Kernel, or a kernel as JSON."""
 
 
 @dataclass(frozen=True)
 class KernelReward:
-    """Rewards completions for right and fast kernels. As TRL's GRPO asks: `reward(completions, reference=[...])`.
+    """Rewards completions for correct and fast kernels. TRL's GRPO calls it: `reward(completions, reference=[...])`.
 
-    What the service failed is never a reward: with `errors="none"` it is None, which TRL leaves out of its means, and
-    with `errors="raise"` the error is raised. A request at fault for another reason than the completion (a key, an
-    option, a reference that is no kernel, a contract's arguments) always raises.
+    A failure of the service gives no reward: None with `errors="none"`, which TRL excludes from its means, and an
+    exception with `errors="raise"`. A request at fault for another reason than the completion always raises: a key, an
+    option, an invalid reference, the arguments of a contract.
     """
 
     url: str | None = None
@@ -45,15 +45,15 @@ class KernelReward:
 
     @property
     def __name__(self) -> str:
-        """What trainers log it under."""
+        """The name under which trainers log the reward."""
         return "kernel_reward"
 
     def __call__(
         self, completions: Sequence[Completion], reference: Sequence[Reference], **columns: Any
     ) -> list[float | None]:
-        """A reward for each completion. `reference` is the data set's column; so may be `io` and `kernel_type`."""
+        """A reward for each completion. `reference`, `io` and `kernel_type` (optional) are columns of the data set."""
         scored = self.score(completions, reference, columns.get("io"), columns.get("kernel_type"))
-        return [each.reward for each in scored]
+        return [score.reward for score in scored]
 
     def score(
         self,
@@ -62,50 +62,50 @@ class KernelReward:
         contracts: Sequence[IOContract | Mapping[str, Any] | None] | None = None,
         types: Sequence[str | None] | None = None,
     ) -> list[Scored]:
-        """The rewards with what they are made of. `contracts` are of candidates in raw CUDA or bare Triton.
+        """A reward with its parts for each completion. `contracts` are for candidates in raw CUDA or bare Triton.
 
-        Raises ValueError where a column is not as long as the completions, or has no reference.
+        Raises ValueError for a column of another length than the completions, or for a missing reference.
         """
         count = len(completions)
         for name, column in (("reference", references), ("io", contracts), ("kernel_type", types)):
             if column is not None and (isinstance(column, str) or len(column) != count):
-                what = "one text" if isinstance(column, str) else f"{len(column)} entries"
-                raise ValueError(f"{name} is {what} for {count} completions: give a list with one for each")
-        found: list[Scored | None] = [None] * count
-        wanted: dict[str, list[int]] = {}
+                length = "one text" if isinstance(column, str) else f"{len(column)} entries"
+                raise ValueError(f"{name} is {length} for {count} completions: give a list with one for each")
+        scores: list[Scored | None] = [None] * count
+        positions: dict[str, list[int]] = {}
         submissions: list[Submission] = []
-        for place, (completion, reference, io, kind) in enumerate(
+        for position, (completion, reference, io, kind) in enumerate(
             zip(completions, references, contracts or [None] * count, types or [None] * count, strict=True)
         ):
-            made = self._submission(completion, reference, io, kind)
-            if isinstance(made, Scored):
-                found[place] = made
+            request = self._submission(completion, reference, io, kind)
+            if isinstance(request, Scored):
+                scores[position] = request
                 continue
-            digest, submission = made
-            if digest not in wanted:
+            digest, submission = request
+            if digest not in positions:
                 submissions.append(submission)
-            wanted.setdefault(digest, []).append(place)
-        digests = list(wanted)
+            positions.setdefault(digest, []).append(position)
+        digests = list(positions)
         if submissions:
             with Client(self.url, self.api_key, retry=self.retry) as client:
-                for each in client.map(submissions, concurrency=self.concurrency, max_wait_s=self.max_wait_s):
-                    scored = self._scored(each)
-                    for place in wanted[digests[each.index]]:
-                        found[place] = scored
-        return [each for each in found if each is not None]
+                for finished in client.map(submissions, concurrency=self.concurrency, max_wait_s=self.max_wait_s):
+                    reward = self._scored(finished)
+                    for position in positions[digests[finished.index]]:
+                        scores[position] = reward
+        return [score for score in scores if score is not None]
 
     def _submission(
         self, completion: Completion, reference: Reference, io: Any, kind: str | None
     ) -> tuple[str, Submission] | Scored:
         if reference is None:
-            # Else it would be judged alone, and no answer, right or wrong, would ever earn anything.
-            raise ValueError("a reference is None, and nothing can be right without one: mend the data set's column")
+            # Without a reference the service compares nothing, and no completion could earn a reward.
+            raise ValueError("a reference is None, and nothing can be compared with it: mend the data set's column")
         code = extract(completion)
         if code.source is None:
             return self.shaping.of_nothing(code.reason or "")
         kernel_type = KernelType(kind) if kind else guess_type(code.source, "a.cu" if code.language in CUDA else "")
         if kernel_type is KernelType.CUDA and io is None and not kind and code.language in CUDA:
-            kernel_type = guess_type(code.source)  # A block that is called cuda and is Python around it.
+            kernel_type = guess_type(code.source)  # A block labelled cuda may hold Python with CUDA in it.
         kernel = Kernel(code.source, kernel_type, io)
         submission = Submission(kernel, torch(reference) if isinstance(reference, str) else reference, **self.options)
         return hashlib.sha256(submission.body()).hexdigest(), submission
@@ -116,7 +116,7 @@ class KernelReward:
             return self.shaping.of_result(finished.result)
         assert error is not None, "a submission has a result or an error"
         if isinstance(error, CallerError) and not isinstance(error, UnknownJob):
-            if isinstance(error, KeyRefused) or not _is_the_candidates(error):
+            if isinstance(error, KeyRefused) or not _is_candidates_fault(error):
                 raise error
             return self.shaping.of_refusal(str(error))
         if self.errors == "raise":
@@ -124,7 +124,7 @@ class KernelReward:
         return Scored(None, type(error).__name__, reason=str(error))
 
 
-def _is_the_candidates(error: CallerError) -> bool:
-    """Every field at fault is of the candidate, and not of the arguments in a contract, which the data set gave."""
+def _is_candidates_fault(error: CallerError) -> bool:
+    """Whether every field at fault belongs to the candidate. A contract's arguments come from the data set."""
     paths = [each.path for each in error.fields]
     return bool(paths) and all(path[:1] == ("custom_kernel",) and path[1:3] != ("io", "args") for path in paths)

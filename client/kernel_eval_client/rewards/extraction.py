@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Completion = str | Sequence[Mapping[str, Any]]
-"""Text, or the messages of a conversation, of which the last by the assistant counts."""
+"""Text, or the messages of a conversation; the assistant's last message counts."""
 
 LANGUAGES = frozenset({"", "python", "py", "python3", "triton", "cuda", "cu", "c++", "cpp", "c"})
 CUDA = frozenset({"cuda", "cu"})
@@ -18,7 +18,7 @@ _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \
 
 @dataclass(frozen=True)
 class Extraction:
-    """The source and its block's language; or without a source, why there is none."""
+    """The source and its code block's language; without a source, the reason why there is none."""
 
     source: str | None
     language: str = ""
@@ -26,12 +26,12 @@ class Extraction:
 
 
 def extract(completion: Completion) -> Extraction:
-    """The last closed block in a language of kernels, after the end of a thought where there is one.
+    """The last closed code block in a language of kernels, after the end of a thought if there is one.
 
-    One block, not all of them joined: what was tried and given up on the way must not be run. A block that is not
-    closed was cut off, and is none.
+    Only the last one: earlier blocks may be discarded attempts. A block without an end was truncated and does not
+    count.
     """
-    text = text_of(completion).replace("\r\n", "\n")
+    text = completion_text(completion).replace("\r\n", "\n")
     if THOUGHT in text:
         text = text.rpartition(THOUGHT)[2]
     elif "<think>" in text:
@@ -44,12 +44,12 @@ def extract(completion: Completion) -> Extraction:
     return Extraction(source, language)
 
 
-def text_of(completion: Completion) -> str:
-    """The text of a completion, of a conversation its last message by the assistant."""
+def completion_text(completion: Completion) -> str:
+    """The text of a completion; for a conversation, the assistant's last message."""
     if isinstance(completion, str):
         return completion
-    said = [each for each in completion if each.get("role", "assistant") == "assistant"]
-    content = said[-1].get("content") if said else ""
+    messages = [message for message in completion if message.get("role", "assistant") == "assistant"]
+    content = messages[-1].get("content") if messages else ""
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text", "")) for part in content or () if isinstance(part, Mapping))

@@ -1,4 +1,4 @@
-"""From a verdict to a reward: right answers first, speed only where it is sure and nothing is odd about it."""
+"""Turns a verdict into a reward: correctness first, and speed only with a clear interval and without a flag."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_eval_client.flag import LOWER_PRECISION
 from kernel_eval_client.result import Result
 
 NO_WORD = frozenset({"reference_failed"})
-"""Verdicts that say nothing about the completion: there is no reward for it, not a low one."""
+"""Verdicts that say nothing about the completion: it gets no reward, rather than a low one."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The reward of one completion; None where nothing could be found out about it.
+    """The reward of one completion; None where the service could not judge it.
 
-    `parts` sum up to it; `held_back` says why there is no bonus for speed.
+    `parts` add up to the reward. `held_back` has the reasons why there is no bonus for speed.
     """
 
     reward: float | None
@@ -29,7 +29,7 @@ class Scored:
     result: Result | None = field(default=None, repr=False)
 
     def metrics(self) -> dict[str, Any]:
-        """Plain values to log beside the reward, the same keys every time."""
+        """Plain values to log with the reward, always under the same keys."""
         speedup = self.result.speedup if self.result else None
         return {
             "verdict": self.verdict,
@@ -44,7 +44,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Shaping:
-    """What is rewarded: `failed`, or `correct` + `speed` × log2(lower end of the speed-up, `cap` at most).
+    """The rewards: `failed`, or `correct` + `speed` × log2(min(`cap`, lower end of the speed-up)).
 
     There is a bonus for speed only where the whole interval is above 1 and nothing is flagged: a flag is a reason to
     look at a time, and a time to be looked at is none to learn from. `ignored` are codes of flags that do not count.
@@ -60,7 +60,7 @@ class Shaping:
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError where failing would pay as much as being right."""
+        """Raises ValueError if a failure would earn as much as a correct kernel."""
         if not max(self.failed, self.no_code) < self.correct or self.speed < 0 or self.cap < 1:
             raise ValueError("failed and no_code must be below correct, speed 0 or more, cap 1 or more")
         if sentences := [each for each in self.ignored if not each.isidentifier()]:
@@ -69,15 +69,15 @@ class Shaping:
             )
 
     def of_nothing(self, reason: str) -> Scored:
-        """Of a completion without a source."""
+        """The reward of a completion without a source."""
         return Scored(self.no_code, "no_code", {"no_code": self.no_code}, reason=reason)
 
     def of_refusal(self, reason: str) -> Scored:
-        """Of a kernel that the service does not take: too long, or a bare one without a contract."""
+        """The reward of a kernel that the service refuses: too long, or without the contract that it needs."""
         return Scored(self.failed, "refused", {"failed": self.failed}, reason=reason)
 
     def of_result(self, found: Result) -> Scored:
-        """Of a verdict."""
+        """The reward of a verdict."""
         if found.verdict in NO_WORD:
             return Scored(None, found.verdict, reason=found.error, result=found)
         if not found.passed:
@@ -98,7 +98,7 @@ class Shaping:
         return Scored(sum(parts.values()), found.verdict, parts, held_back, result=found)
 
     def _doubts(self, found: Result) -> Iterator[str]:
-        """Why this speed-up is none to learn from."""
+        """Yields the reasons why this speed-up earns no bonus."""
         if found.speedup is None:
             yield found.speedup_unavailable_reason or "no speed-up was measured"
         elif found.speedup.verdict != "faster" or found.speedup.ci_low <= 1.0:

@@ -1,8 +1,8 @@
-"""Reward functions as verl asks for them: `custom_reward_function.path` names this file, `.name` one of these.
+"""Reward functions for verl: `custom_reward_function.path` names this file, `.name` one of its functions.
 
-`ground_truth` is the reference: PyTorch source, or a kernel in the wire's form. `extra_info` may have the candidate's
-`io` and `kernel_type`. Keywords (`reward_kwargs`) are fields of KernelReward, of Shaping, and options such as
-`num_trials`. What the service failed is raised, as verl knows no reward that is missing.
+`ground_truth` is the reference: PyTorch source, or a kernel as JSON. `extra_info` may have the candidate's `io` and
+`kernel_type`. Keywords (`reward_kwargs`) are fields of KernelReward, of Shaping, and options such as `num_trials`. A
+failure of the service raises: verl has no missing rewards.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kernel_eval_client.submission import Options
 
 Info = Mapping[str, Any] | None
 VERLS_OWN = frozenset({"reward_router_address", "reward_model_tokenizer"})
-"""Keywords that verl adds where it serves a reward model too."""
+"""Keywords that verl adds if it also serves a reward model."""
 
 
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Info = None, **keywords: Any
 ) -> dict[str, Any]:
-    """One completion's `score`, and what to log beside it."""
-    (found,) = compute_scores([data_source], [solution_str], [ground_truth], [extra_info], **keywords)
-    return found
+    """One completion's `score`, with the values to log."""
+    (score,) = compute_scores([data_source], [solution_str], [ground_truth], [extra_info], **keywords)
+    return score
 
 
 def compute_scores(
@@ -36,7 +36,7 @@ def compute_scores(
     extra_infos: Sequence[Info] | None = None,
     **keywords: Any,
 ) -> list[dict[str, Any]]:
-    """The same for a batch, judged side by side: for verl's manager `batch`, of before its reward loop."""
+    """`compute_score` for a batch, judged concurrently; for verl's reward manager `batch`, of its older versions."""
     infos = [info or {} for info in (extra_infos if extra_infos is not None else [None] * len(solution_strs))]
     reward = reward_of(**keywords)
     scored = reward.score(
@@ -49,7 +49,7 @@ def compute_scores(
 
 
 def reward_of(**keywords: Any) -> KernelReward:
-    """A KernelReward out of flat keywords; raises TypeError for one that is nobody's."""
+    """A KernelReward from flat keywords. Raises TypeError for an unknown keyword."""
     keywords = {name: value for name, value in keywords.items() if name not in VERLS_OWN}
     shaping = {each.name: keywords.pop(each.name) for each in fields(Shaping) if each.name in keywords}
     options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
@@ -58,7 +58,7 @@ def reward_of(**keywords: Any) -> KernelReward:
 
 
 def _plain(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Without None: verl takes the mean of what is no text."""
+    """The metrics without None: verl averages every value that is no text."""
     return {
         name: value if value is not None else "" if name == "reason" else math.nan for name, value in metrics.items()
     }

@@ -1,4 +1,4 @@
-"""What a suite has found out so far, a line of JSON for each candidate, so that a run that was broken off goes on."""
+"""The results of a suite's run as JSON lines, one for each candidate: an interrupted run continues from them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from types import TracebackType
 from typing import IO, Any
 
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.result import AnswerError, Result
+from kernel_eval_client.result import ResponseError, Result
 from kernel_eval_client.submission import Submission
 
 
-def key_of(submission: Submission) -> str:
-    """The same for the same request, whatever it is called: a changed source or option is another."""
+def request_key(submission: Submission) -> str:
+    """A hash (sha256, in hex) of the request: a changed source or option changes it, a label does not."""
     return hashlib.sha256(submission.path.encode() + submission.body()).hexdigest()
 
 
-class Book:
-    """Lines are appended at once; of those under one key the last counts. A last line that was cut off is left out."""
+class ResultLog:
+    """The file of results, and `results` by their key. A later line replaces an earlier one with the same key.
+
+    The constructor reads the file and skips a truncated last line; `again` empties the file instead. It raises
+    CallerError for a file that it cannot read or write.
+    """
 
     def __init__(self, path: Path, *, again: bool = False) -> None:
         self.path = path
@@ -31,18 +35,18 @@ class Book:
         except OSError as error:
             raise CallerError(f"{path} cannot be written: {error}") from error
 
-    def write(self, key: str, problem: str, candidate: str, found: Result | dict[str, Any]) -> None:
-        """A result, or in its stead why there is none: that one is tried again next time."""
+    def write(self, key: str, problem: str, candidate: str, outcome: Result | dict[str, Any]) -> None:
+        """Appends a result, or the error in its place, at once. The next run repeats a candidate with an error."""
         line: dict[str, Any] = {"key": key, "problem": problem, "candidate": candidate}
-        if isinstance(found, Result):
-            self.results[key] = found
-            line["result"] = found.raw
+        if isinstance(outcome, Result):
+            self.results[key] = outcome
+            line["result"] = outcome.raw
         else:
-            line["error"] = found
+            line["error"] = outcome
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
-    def __enter__(self) -> Book:
+    def __enter__(self) -> ResultLog:
         return self
 
     def __exit__(
@@ -59,20 +63,20 @@ class Book:
         if text and not text.endswith("\n"):
             lines.pop()
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n")  # So that the next line is one of its own; the broken one is passed over below.
+                file.write("\n")  # Ends the truncated line; the loop below skips it.
         for number, line in enumerate(lines, 1):
             try:
                 wire = json.loads(line)
                 if "result" in wire:
                     self.results[wire["key"]] = Result.from_dict(wire["result"])
-            except (ValueError, TypeError, KeyError, AnswerError) as error:
-                if _is_cut(line):
+            except (ValueError, TypeError, KeyError, ResponseError) as error:
+                if _is_truncated(line):
                     continue
                 raise CallerError(
-                    f"{self.path}, line {number}: {error}; name another file with --results, or begin anew with --again"
+                    f"{self.path}, line {number}: {error}; name another file with --results, or restart it with --again"
                 ) from error
 
 
-def _is_cut(line: str) -> bool:
-    """A line that an earlier run was writing when it ended."""
+def _is_truncated(line: str) -> bool:
+    """Whether an earlier run ended while it wrote this line."""
     return line.startswith('{"key": "') and not line.endswith("}")

@@ -1,4 +1,4 @@
-"""A problem of a suite: a reference, its candidates, and what cannot be handed over."""
+"""A problem of a suite: a reference, its candidates, and why one of them cannot be submitted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kernel_eval_client.kernel import Kernel
 from kernel_eval_client.submission import Submission
 
 
-class NotOurs(Exception):
-    """Why a problem or a candidate of another layout cannot be handed over."""
+class NotConvertible(Exception):
+    """A problem or candidate that the service cannot judge; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One answer to a problem. `label` is what it has in common with its like in other problems: `triton`, `sample_0`.
+    """One solution of a problem. Candidates of several problems share a `label`, such as `triton` or `sample_0`.
 
-    Without a kernel, `refused` says why it cannot be handed over.
+    Without a kernel, `refused` is the reason why it cannot be submitted.
     """
 
     label: str
@@ -28,9 +28,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """A reference and its candidates. `timed` is False where only the answers count.
+    """A reference and its candidates. `timed` is False where only correctness counts, and `about` is one sentence.
 
-    Without a reference, `refused` says why it cannot be handed over. `options` are those of a Submission (`atol`, …).
+    Without a reference, `refused` is the reason why it cannot be submitted. `options` are keyword arguments of
+    Submission (`atol`, …).
     """
 
     name: str
@@ -45,7 +46,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Case:
-    """A candidate of a problem. `submission` is None where either cannot be handed over: `refused` says why."""
+    """A candidate with its problem. Where `submission` is None, `refused` is the reason why it cannot be submitted."""
 
     problem: Problem
     candidate: Candidate
@@ -54,26 +55,27 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of both, for tables."""
+        """The names of problem and candidate, as `problem:candidate`."""
         return f"{self.problem.name}:{self.candidate.label}"
 
 
-NOBODY = Candidate("–", None, "no candidate was found")
+NO_CANDIDATE = Candidate("–", None, "no candidate was found")
 
 
 def cases(problems: Iterable[Problem], options: Mapping[str, Any] | None = None) -> Iterator[Case]:
-    """Every candidate of every problem as a comparison; a problem without candidates is one case, refused.
+    """Yields each candidate of each problem as a comparison with the reference.
 
-    `options` are those of a Submission and win over the problem's own.
+    A problem without candidates gives one case that is refused. `options` are keyword arguments of Submission and
+    override the problem's options.
     """
     for problem in problems:
-        for candidate in problem.candidates or (NOBODY,):
-            why = problem.refused or candidate.refused
-            if problem.reference is None or candidate.kernel is None or why is not None:
-                yield Case(problem, candidate, None, why)
+        for candidate in problem.candidates or (NO_CANDIDATE,):
+            reason = problem.refused or candidate.refused
+            if problem.reference is None or candidate.kernel is None or reason is not None:
+                yield Case(problem, candidate, None, reason)
                 continue
-            chosen = {**problem.options, **(options or {})}
+            submission_options = {**problem.options, **(options or {})}
             submission = Submission(
-                candidate.kernel, problem.reference, label=f"{problem.name}:{candidate.label}", **chosen
+                candidate.kernel, problem.reference, label=f"{problem.name}:{candidate.label}", **submission_options
             )
             yield Case(problem, candidate, submission, None)

@@ -1,4 +1,4 @@
-"""From a folder or a name to problems, whichever layout the folder has."""
+"""Reads the problems of a suite from a folder, in any of the three layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_eval_client.suites import flashinfer, folder, gpu_mode
 from kernel_eval_client.suites.problem import Problem
 
 STARTER = Path(__file__).with_name("starter")
-"""The suite that comes along."""
+"""The folder of the starter suite, which is part of this package."""
 
 LAYOUTS = ("kernelbench", "gpu-mode", "flashinfer")
 
@@ -18,34 +18,34 @@ LAYOUTS = ("kernelbench", "gpu-mode", "flashinfer")
 def read(
     name: str | Path, candidates: Path | None = None, *, layout: str | None = None, small: bool = False
 ) -> list[Problem]:
-    """The problems of a folder, or of `starter`. The layout is told by what is there unless it is named.
+    """The problems of a folder, or of the suite `starter`. Without `layout`, the folder's files decide it.
 
-    `small` takes the sizes for a machine without a GPU, which only KernelBench's layout has. Raises CallerError for a
-    folder that is not there or has no problem.
+    `candidates` is a separate folder with the candidates. `small` selects the sizes for a machine without a GPU, which
+    only KernelBench's layout has. Raises CallerError for a folder that is missing or has no problem.
     """
     root = STARTER if str(name) == "starter" and not Path(name).is_dir() else Path(name)
-    for each in (root, candidates):
-        if each is not None and not each.is_dir():
-            raise CallerError(
-                f"{each} is no folder" + ("" if each is candidates else ", and no suite that comes along")
-            )
-    kind = layout or layout_of(root)
+    for path in (root, candidates):
+        if path is not None and not path.is_dir():
+            raise CallerError(f"{path} is no folder" + ("" if path is candidates else ", and no suite of this package"))
+    kind = layout or detect_layout(root)
     if small and kind != "kernelbench":
         raise CallerError(f"a suite of the layout {kind} has no small sizes")
-    found: Sequence[Problem]
+    problems: Sequence[Problem]
     if kind == "gpu-mode":
-        found = list(gpu_mode.problems_in(root, candidates))
+        problems = list(gpu_mode.read_problems(root, candidates))
     elif kind == "flashinfer":
-        found = list(flashinfer.problems_in(root, candidates))
+        problems = list(flashinfer.read_problems(root, candidates))
     else:
-        found = list(folder.problems_in(root, candidates, small=small))
-    if not found:
-        raise CallerError(f"{root} has no problem of the layout {kind}; docs/suites.md describes what is looked for")
-    return list(found)
+        problems = list(folder.read_problems(root, candidates, small=small))
+    if not problems:
+        raise CallerError(
+            f"{root} has no problem of the layout {kind}; docs/suites.md describes the files of each layout"
+        )
+    return list(problems)
 
 
-def layout_of(root: Path) -> str:
-    """By the files that only one of them has."""
+def detect_layout(root: Path) -> str:
+    """The layout, by files that only one of the three has."""
     if next(root.rglob("task.yml"), None) is not None:
         return "gpu-mode"
     return "flashinfer" if (root / "definitions").is_dir() else "kernelbench"

@@ -1,4 +1,4 @@
-"""One tensor out of a safetensors file: a length, a header of JSON, the bytes."""
+"""Reads one tensor from a safetensors file: the header's length, a JSON header, the values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ DTYPES = {
 }
 
 
-def tensor_in(path: Path, key: str, most: int) -> tuple[str, list[int], bytes]:
-    """Dtype, shape and the raw bytes in C order. Raises CallerError where they are not there or more than `most`."""
+def read_tensor(path: Path, key: str, maximum: int) -> tuple[str, list[int], bytes]:
+    """Dtype, shape and raw bytes (C order) of the tensor `key`.
+
+    Raises CallerError for a missing or broken tensor, and for one of more than `maximum` bytes.
+    """
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -25,8 +28,8 @@ def tensor_in(path: Path, key: str, most: int) -> tuple[str, list[int], bytes]:
                 raise CallerError(f"{path} is no safetensors file")
             entry = json.loads(file.read(length))[key]
             begin, end = entry["data_offsets"]
-            if not 0 <= begin <= end or end - begin > most:
-                raise CallerError(f"{key} of {path} has {end - begin} bytes; {most} are sent at most")
+            if not 0 <= begin <= end or end - begin > maximum:
+                raise CallerError(f"{key} of {path} has {end - begin} bytes; {maximum} can be sent at most")
             file.seek(8 + length + begin)
             raw = file.read(end - begin)
             if len(raw) != end - begin:

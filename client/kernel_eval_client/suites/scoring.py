@@ -1,4 +1,4 @@
-"""The score of a suite: which part is right, which part is faster than p, and the geometric mean of the speed-ups."""
+"""The score of a suite: the share that is correct, the share faster than p, and the geometric mean speed-up."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kernel_eval_client.result import Result
 from kernel_eval_client.timing import Speedup
 
 FAST = (0.8, 1.0, 1.5, 2.0)
-DRAWS = 2000
+BOOTSTRAP_DRAWS = 2000
 _Z = 1.959964
-NO_WORD = frozenset({"reference_failed"})
-NO_WORD_WITHOUT_GPU = frozenset({"unsupported"})
-"""Verdicts that say nothing about the kernel: the reference failed, or the service has no device for it. Where it had
-one, it was the kernel that could not be judged, or said so itself."""
+NOT_JUDGED = frozenset({"reference_failed"})
+NOT_JUDGED_WITHOUT_GPU = frozenset({"unsupported"})
+"""Verdicts that say nothing about the kernel: the reference failed, or the service has no GPU for it. A service with a
+GPU gives `unsupported` only for a fault of the kernel."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one candidate: a result, or None and the reason why there is none."""
+    """One candidate's result, or None and the reason why it has no result."""
 
     problem: str
     candidate: str
@@ -33,16 +33,16 @@ class Outcome:
 
     @property
     def judged(self) -> bool:
-        """Something was found out about the candidate."""
-        found = self.result
-        if found is None or found.verdict in NO_WORD:
+        """Whether the result says something about the candidate."""
+        result = self.result
+        if result is None or result.verdict in NOT_JUDGED:
             return False
-        return found.verdict not in NO_WORD_WITHOUT_GPU or bool(found.environment.get("gpu_name"))
+        return result.verdict not in NOT_JUDGED_WITHOUT_GPU or bool(result.environment.get("gpu_name"))
 
 
 @dataclass(frozen=True)
 class Share:
-    """So many of so many, with the 95 % interval (Wilson's) of the part that they are; nulls where `of` is 0."""
+    """`count` of `of`, their ratio `part` and its 95 % interval (Wilson's); the last three are None where `of` is 0."""
 
     count: int
     of: int
@@ -63,11 +63,11 @@ class Mean:
 
 @dataclass(frozen=True)
 class Score:
-    """Of the problems about which something was found out; `not_judged` are the others, and count neither way.
+    """The score of the problems with a judged candidate; `not_judged` counts the others, which no share includes.
 
-    `fast` is KernelBench's fast_p by p: right, and the measured speed-up above p. `surely_fast`: the whole interval is.
-    A right candidate whose speed-up was not measured is in neither. One of which a bound is known is where that settles
-    it, and in `bounds` instead of the mean.
+    `fast` is KernelBench's fast_p by p: the share that is correct and whose measured speed-up is above p.
+    `surely_fast` requires the whole interval above p. Neither includes a candidate without a measured speed-up. A
+    speed-up that is only a bound counts where the bound decides it; `bounds` counts these, and the mean excludes them.
     """
 
     problems: int
@@ -79,27 +79,31 @@ class Score:
     bounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The fields as plain values, for JSON."""
         return asdict(self)
 
 
 def score(outcomes: Iterable[Outcome]) -> Score:
-    """Each problem counts once, with its best candidate: the right one with the highest lower end of its speed-up.
+    """Scores each problem once, by its best candidate: the correct one whose speed-up has the highest lower end.
 
-    By the lower end, so that of many candidates the luckiest does not win by its luck alone.
+    The lower end keeps the luckiest of many candidates from winning by a single high measurement.
     """
     by_problem: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_problem.setdefault(outcome.problem, []).append(outcome)
-    judged = {name: each for name, each in by_problem.items() if any(one.judged for one in each)}
-    best = [max(each, key=_worth) for each in judged.values()]
-    timed = [each for each in best if each.timed]
-    right = [each for each in best if each.result is not None and each.result.passed]
-    ratios = [each.result.speedup for each in right if each.timed and each.result and each.result.speedup]
+    judged = {name: group for name, group in by_problem.items() if any(outcome.judged for outcome in group)}
+    best = [max(group, key=_worth) for group in judged.values()]
+    timed = [outcome for outcome in best if outcome.timed]
+    correct = [outcome.result for outcome in best if outcome.result is not None and outcome.result.passed]
+    ratios = [
+        outcome.result.speedup
+        for outcome in timed
+        if outcome.result is not None and outcome.result.passed and outcome.result.speedup is not None
+    ]
     return Score(
         problems=len(by_problem),
         not_judged=len(by_problem) - len(judged),
-        correct=_share(len(right), len(best)),
+        correct=_share(len(correct), len(best)),
         fast={
             f"{p:g}": _share(sum(each.bound != "at_most" and each.ratio > p for each in ratios), len(timed))
             for p in FAST
@@ -111,9 +115,9 @@ def score(outcomes: Iterable[Outcome]) -> Score:
 
 
 def _worth(outcome: Outcome) -> tuple[bool, bool, float]:
-    found = outcome.result
-    passed = found is not None and found.passed
-    speedup = found.speedup if found is not None and passed else None
+    result = outcome.result
+    passed = result is not None and result.passed
+    speedup = result.speedup if result is not None and passed else None
     return outcome.judged, passed, speedup.ci_low if speedup else -1.0
 
 
@@ -127,26 +131,25 @@ def _share(count: int, of: int) -> Share:
 
 
 def _mean(ratios: Sequence[Speedup]) -> Mean | None:
-    """Problems are drawn again with replacement, and each one's logarithm anew from its own interval.
+    """The geometric mean, with a bootstrap interval over problems (drawn with replacement) and over measurements.
 
-    The first is what other problems of the kind would have given, the second what other measurements would. Where an
-    end of an interval is missing, that problem's own uncertainty is left out.
+    Each drawn problem's logarithm is drawn from its interval. A problem with an incomplete interval counts as exact.
     """
     measured = [(math.log(each.ratio), _spread(each)) for each in ratios if each.ratio > 0]
     if not measured:
         return None
     chance = random.Random(0)
     means = []
-    for _ in range(DRAWS):
+    for _ in range(BOOTSTRAP_DRAWS):
         drawn = chance.choices(measured, k=len(measured))
         means.append(sum(chance.gauss(middle, spread) for middle, spread in drawn) / len(drawn))
     means.sort()
-    low, high = means[round(0.025 * (DRAWS - 1))], means[round(0.975 * (DRAWS - 1))]
+    low, high = means[round(0.025 * (BOOTSTRAP_DRAWS - 1))], means[round(0.975 * (BOOTSTRAP_DRAWS - 1))]
     middle = sum(each for each, _ in measured) / len(measured)
     return Mean(math.exp(middle), math.exp(low), math.exp(high), len(measured))
 
 
-def _spread(found: Speedup) -> float:
-    if found.ci_high is None or found.ci_low <= 0:
+def _spread(speedup: Speedup) -> float:
+    if speedup.ci_high is None or speedup.ci_low <= 0:
         return 0.0
-    return (math.log(found.ci_high) - math.log(found.ci_low)) / (2 * _Z)
+    return (math.log(speedup.ci_high) - math.log(speedup.ci_low)) / (2 * _Z)
