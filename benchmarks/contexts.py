@@ -24,7 +24,7 @@ from domain.result import Report
 from sandbox.isolation.rlimits import die_with_parent
 from stack.terminal import Terminal
 from tasks.runtime.runner_pool import end
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 STEPS = (200, 400, 5_000)
 """Of about 4, 6 and 45 µs on an H200."""
@@ -32,11 +32,11 @@ TURNS = 2
 MADE = "made"
 DISTURBED = "disturbed from outside"
 CREATION = ("opened", "libraries", "launches")
-"""Of a context, in quiet each by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
+"""Of a context, in quiet each by itself (`tasks.runtime.runner_pool.RunnerPool.make`)."""
 ENDED = "ended"
 
 
-class Unquiet(Workbench):
+class Unquiet(WorkerContext):
     """A workbench that waits for nobody's windows in those steps of a context, one after the other."""
 
     def __init__(self, unquiet: list[str]) -> None:
@@ -44,8 +44,12 @@ class Unquiet(Workbench):
         self._next = itertools.cycle((*CREATION, ENDED))
         super().__init__()
 
-    def quiet(self, cancelled: Callable[[], bool], yields_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, yields_s)
+    def block_context_creation(
+        self, cancelled: Callable[[], bool], yields_s: float = 0.0
+    ) -> AbstractContextManager[None]:
+        return (
+            nullcontext() if next(self._next) in self._unquiet else super().block_context_creation(cancelled, yields_s)
+        )
 
 
 @dataclass
@@ -93,7 +97,7 @@ def main() -> int:
     parser.add_argument("--beside", nargs="+", choices=every, default=every, help="steps for which no window waits")
     parser.add_argument("--make", action="store_true", help="the other process: make and end contexts until killed")
     options = parser.parse_args()
-    bench = Unquiet(options.beside) if options.make else Workbench()
+    bench = Unquiet(options.beside) if options.make else WorkerContext()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: there are no contexts without one")
@@ -106,7 +110,7 @@ def main() -> int:
     return 0
 
 
-def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> None:
+def _measure(bench: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -> None:
     seen = {(steps, beside): Seen() for steps in STEPS for beside in (False, True)}
     contexts, seconds = 0, 0.0
     judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
@@ -144,8 +148,8 @@ def _make(bench: Unquiet) -> None:
     die_with_parent(os.getppid())
     bench.start_zygote()
     while True:
-        made = bench.standbys.make(1, lambda: False)
-        with bench.quiet(lambda: False):
+        made = bench.runner_pool.make(1, lambda: False)
+        with bench.block_context_creation(lambda: False):
             end(made)
         print(MADE, flush=True)
 

@@ -24,7 +24,7 @@ from domain.budget import Budget
 from domain.paths import ROOT
 from domain.result import Report
 from stack.terminal import Terminal
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 LEAST_MS, DEPTH = 1.0, 9
 HOLDING = ("tasks/evaluation/pipeline.py: judge", "tasks/evaluation/pipeline.py: end")
@@ -52,7 +52,7 @@ def main() -> int:
     console = Terminal(columns=160)
     held = Table("job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "precision")
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
-    bench = Workbench()
+    bench = WorkerContext()
     try:
         for operation, budget in CASES:
             profile = cProfile.Profile() if options.functions else None  # It makes the referee slower.
@@ -76,7 +76,7 @@ def _kernels(steps: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _jobs(
-    bench: Workbench,
+    bench: WorkerContext,
     operation: str,
     budget: str,
     count: int,

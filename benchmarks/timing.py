@@ -17,7 +17,7 @@ from domain.request import Request
 from domain.result import Report, Status, Timing
 from stack.terminal import Terminal
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 HAND_WINDOWS = 9
 HOLD_CYCLES = 20_000_000
@@ -44,7 +44,9 @@ class Asked:
     against: tuple[str, ...] = (ITSELF, TWIN)
 
 
-def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **asked: Any) -> Report:
+def judged(
+    bench: WorkerContext, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **asked: Any
+) -> Report:
     """One job; raises RuntimeError when the kernel does not pass."""
     wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **asked}
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
@@ -105,7 +107,7 @@ class Rows:
         self._console.print(self._table)
 
 
-def agreement(bench: Workbench, console: Terminal) -> None:
+def agreement(bench: WorkerContext, console: Terminal) -> None:
     """Ours against two others, and whether it is within 2 % + 0.5 µs of the first."""
     rows = Rows(console, "Agreement", "kernel", "ours µs", "by hand µs", "difference", "within", "do_bench µs")
     for case in CASES:
@@ -124,7 +126,7 @@ def agreement(bench: Workbench, console: Terminal) -> None:
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Terminal, asked: Asked, precision: float) -> None:
+def repeatability(bench: WorkerContext, console: Terminal, asked: Asked, precision: float) -> None:
     """The same kernel in separate jobs, each in processes of its own."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {asked.budget}", *columns)
@@ -157,7 +159,7 @@ def _repeated(reports: list[Report]) -> list[str]:
     ]
 
 
-def slower_twin(bench: Workbench, steps: int) -> int:
+def slower_twin(bench: WorkerContext, steps: int) -> int:
     """The steps of a twin that takes SLOWER times as long: a part of a short kernel's time is that of its launch."""
 
     def takes_ms(count: int) -> float:
@@ -168,7 +170,7 @@ def slower_twin(bench: Workbench, steps: int) -> int:
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: Workbench, console: Terminal, asked: Asked) -> None:
+def comparisons(bench: WorkerContext, console: Terminal, asked: Asked) -> None:
     """A kernel with itself, and with a twin that takes 2 % longer."""
     columns = (
         *("kernel", "against", "slower", "faster", "not told apart"),
@@ -225,7 +227,7 @@ def _within(jobs: list[list[float]]) -> str:
     return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
-def counted(bench: Workbench, console: Terminal, jobs: int) -> None:
+def counted(bench: WorkerContext, console: Terminal, jobs: int) -> None:
     """The same kernel with its counters read afterwards, and without: whether the times are further apart than both
     intervals; and two jobs without, for what they differ by anyway."""
     rows = Rows(console, "With and without device metrics", "kernel", "jobs", "apart", "two plain apart", "most, %")
@@ -265,7 +267,7 @@ def main() -> None:
     options = parser.parse_args()
     asked = Asked(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
     console = Terminal(width=120)
-    bench = Workbench()
+    bench = WorkerContext()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: the host's clock has nothing to be compared with")

@@ -8,7 +8,7 @@ from domain.contract import IOContract
 from domain.value import TensorRef
 from sandbox.protocol.stacked_values import AlikeValues
 from tasks.correctness.input_batches import Arguments, StackedSets, StackOf
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.inputs.contract_inputs import (
     ContractInputs,
     arguments_for,
@@ -29,7 +29,7 @@ class HandedOut:
     """
 
     def __init__(
-        self, owner: Contender, candidate: Contender, contract: IOContract | None, own: ContractInputs | None
+        self, owner: KernelRun, candidate: KernelRun, contract: IOContract | None, own: ContractInputs | None
     ) -> None:
         self._owner = owner
         self._candidate = candidate
@@ -68,7 +68,7 @@ class HandedOut:
             return drawn
         if io is None or own is None:
             return self._without_contract(drawn)
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             drawn_own = own.draw(number)
             arguments = arguments_for(io, drawn_own, self._contract, drawn)
             if number == 0:
@@ -93,7 +93,7 @@ class HandedOut:
         if io is None or own is None:
             return self._inputs_only(drawn)
         places = list(given)
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             pairs = {index: places[number] for index, number in counterparts(io, list(given.values())).items()}
             # What has no counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
@@ -108,11 +108,11 @@ class HandedOut:
         return lambda index: drawn(positions[index])
 
 
-def _drawn_by(contender: Contender, inputs: ContractInputs, numbers: range) -> StackOf:
-    """Those of its contract, for which it is answerable."""
+def _drawn_by(contender: KernelRun, inputs: ContractInputs, numbers: range) -> StackOf:
+    """The sets of the owner's contract; a fault while they are drawn is the owner's."""
 
     def stack(index: int) -> torch.Tensor:
-        with contender.answerable():
+        with contender.attribute_faults():
             return inputs.stack(index, numbers.start, len(numbers))
 
     return stack

@@ -14,9 +14,9 @@ from domain.fault import KernelFault
 from domain.kernel import KernelType
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import at_rest
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import frozen_others
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, few_are_wrong, given_by_reference
 from validation.compare.ties import tied
@@ -41,7 +41,7 @@ SAID = (
 class Edges:
     """Of a comparison with a reference of torch, which can be run in float64."""
 
-    def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
+    def __init__(self, reference: KernelRun, candidate: KernelRun, bench: WorkerContext, tolerance: Tolerance) -> None:
         self._reference = reference
         self._candidate = candidate
         self._bench = bench
@@ -92,7 +92,7 @@ class Edges:
         by, began = step(self._tolerance, arguments), time.monotonic()
         kinds = [nature(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
-            with at_rest([self._candidate], self._bench.device):
+            with frozen_others([self._candidate], self._bench.device):
                 for turn, times in ((0, 0), *TURNS):
                     if time.monotonic() - began > self._left_s:
                         return

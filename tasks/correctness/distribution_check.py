@@ -21,8 +21,8 @@ from profiling.window.call_buffers import Slots, bytes_per_call
 from tasks.correctness.boundary_check import TURNS as EDGE_TURNS
 from tasks.correctness.input_perturbation import VariedInputs
 from tasks.correctness.trials import Outputs, Rounds
-from tasks.runtime.freeze import at_rest, undisturbed_window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.freeze import frozen_others, undisturbed_window
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import few, given_by_reference
@@ -118,7 +118,7 @@ class OtherDistributions:
         if failure is not None:
             # A runner that failed is asked nothing more, whoever is to blame.
             if found.unsound is None and (exact_known or not distribution.harsh):
-                self._candidate.accuse(_on(distribution, failure))
+                self._candidate.fail(_on(distribution, failure))
             self._has_failed = True
             return {distribution.name: f"the kernel failed on it ({failure.message}); {_doubt(found)}"}
         why = found.unsound or self._no_evidence(distribution, found, exact_known=exact_known)
@@ -225,7 +225,7 @@ class OtherDistributions:
             return None
         session.runner.deadline = self._latest()
         moved = self._inputs.for_reference(distribution, turn, by, double=True)
-        with at_rest([self._candidate], self._rounds.bench.device):
+        with frozen_others([self._candidate], self._rounds.bench.device):
             return session.double(moved)
 
     def _again(self, distribution: Distribution, turn: int, by: float) -> Outputs:
@@ -240,7 +240,7 @@ class OtherDistributions:
         for role, layout in self._slots.items():
             layout.fill(0, [arguments[role]])
 
-    def _outputs(self, contender: Contender) -> Outputs:
+    def _outputs(self, contender: KernelRun) -> Outputs:
         """One call over what its slot holds; raises KernelFault."""
         contender.open_session.runner.deadline = self._latest()
         slots = self._slots[contender.role]

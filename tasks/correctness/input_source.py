@@ -19,8 +19,8 @@ from sandbox.protocol.stacked_values import AlikeValues
 from tasks.correctness.argument_binding import HandedOut
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
-from tasks.runtime.freeze import stopped
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.freeze import frozen
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -51,7 +51,7 @@ class TrialInputs:
     referee), or from the owner's `get_inputs`, or are inferred in the owner's runner; which, is in `summary`.
     """
 
-    def __init__(self, owner: Contender, candidate: Contender, device: str, secret: int) -> None:
+    def __init__(self, owner: KernelRun, candidate: KernelRun, device: str, secret: int) -> None:
         self._owner = owner
         self._candidate = candidate
         self._device = device
@@ -127,7 +127,7 @@ class TrialInputs:
         return batch
 
     def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             together = inputs.drawn_together(numbers) if numbers.start > 0 else numbers[:1]
         stacked = self.handed_out.of_contract(inputs, together) if len(together) > 1 else None
         if stacked is not None:
@@ -152,7 +152,7 @@ class TrialInputs:
         return tensors == first and sum(tensors) == len(made.stacks)
 
     def _answered(self, numbers: range) -> Made:
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             return self._make(numbers)
 
     def _singly(self, made: Made, numbers: range, kept: int) -> SeparateSets:
@@ -177,7 +177,7 @@ class TrialInputs:
     def drawn(self, number: int) -> Arguments:
         """That set as its owner or the contract makes it, for `handed_out`; it counts for none of the fresh ones.
 
-        Raises KernelFault, for which nobody is made answerable.
+        Raises KernelFault, which is attributed to no kernel.
         """
         (drawn,) = self._make(range(number, number + 1))
         first = self._first() if self._contract is None else drawn  # Whose Python values every call of a layout has.
@@ -204,7 +204,7 @@ class TrialInputs:
         """The contract that inputs are drawn from; None when the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             if self._asked(range(1), infer=False) is not None:
                 return None
         if self._candidate.kernel.io is not None:
@@ -250,7 +250,7 @@ class TrialInputs:
             raise ValueError("the owner has no runner")
         rests = self._candidate is not self._owner and (self._device == "cpu" or self._spent_s > DEAR_S)
         # Else one with many processes would have it take so long that sets come again.
-        with stopped([self._candidate] if rests else []):
+        with frozen([self._candidate] if rests else []):
             made, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return made

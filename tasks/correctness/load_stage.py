@@ -8,11 +8,11 @@ from typing import Any
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
-from profiling.window.timed_window import Range
+from profiling.window.timed_window import WindowSession
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import at_rest
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import frozen_others
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.output_matching import answer_order
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -26,15 +26,15 @@ COMPILED_LATE = (
 class Preparation:
     """Of one job's contenders, each with a runner: the reference, where there is one, and the candidate."""
 
-    def __init__(self, contenders: list[Contender], bench: Workbench) -> None:
+    def __init__(self, contenders: list[KernelRun], bench: WorkerContext) -> None:
         self.contenders = contenders
         self.bench = bench
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """While nothing of a submission is in any runner. On a card's first job its ceilings are measured here too."""
         for contender in self.contenders:
-            if contender.standby is not None:
-                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.standby, cancelled)
+            if contender.pooled_runner is not None:
+                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.pooled_runner, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
         """Loads every kernel, one after the other."""
@@ -42,7 +42,7 @@ class Preparation:
             contender.open_session.until(deadline)
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
-            self.contenders[0].beside = self.contenders[1]
+            self.contenders[0].candidate = self.contenders[1]
             self.contenders[1].reference = self.contenders[0]
         for contender in self.contenders:
             self._load(contender, seed)
@@ -54,17 +54,17 @@ class Preparation:
         """
         turns = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
         for turn in turns:
-            with at_rest((other for other in self.contenders if other not in turn), self.bench.device):
+            with frozen_others((other for other in self.contenders if other not in turn), self.bench.device):
                 self._first_calls(turn, example)
         if len(self.contenders) > 1:
             self._match_outputs()
 
-    def _first_calls(self, contenders: list[Contender], example: dict[str, Arguments]) -> None:
+    def _first_calls(self, contenders: list[KernelRun], example: dict[str, Arguments]) -> None:
         for contender in contenders:
-            with contender.answerable():
+            with contender.attribute_faults():
                 contender.open_session.start_probe(example[contender.role], PROBE_CALLS)
         for contender in contenders:
-            with contender.answerable():
+            with contender.attribute_faults():
                 contender.probe = contender.open_session.probed()
                 if contender.probe.compiled:
                     contender.compiled_late = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
@@ -82,21 +82,21 @@ class Preparation:
         given = candidate.probe
         if wanted is None or given is None:
             raise ValueError("not probed")
-        with candidate.answerable():
+        with candidate.attribute_faults():
             order = answer_order(wanted.form, given.form)
             if order != sorted(order):
                 candidate.probe = given.ordered(order)
                 candidate.open_session.order(order)
 
-    def _load(self, contender: Contender, seed: int) -> None:
-        if not contender.untouched:
+    def _load(self, contender: KernelRun, seed: int) -> None:
+        if not contender.is_unmodified:
             # Nothing runs at this time but what a builder may have left behind, or the other contender.
             message = f"files of the {contender.role} were changed from outside after its build"
             candidate = self.contenders[-1]
-            candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
+            candidate.fail(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
         session = contender.open_session
-        contender.range = Range(session, self.bench.device)
-        with contender.answerable():
+        contender.window_session = WindowSession(session, self.bench.device)
+        with contender.attribute_faults():
             # Asked before anything is drawn: the host's memory is overcommitted, and this process would be killed.
             if contender.kernel.io is not None:
                 self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
@@ -106,7 +106,7 @@ class Preparation:
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts
 
-    def _init_arguments(self, contender: Contender) -> list[Any] | None:
+    def _init_arguments(self, contender: KernelRun) -> list[Any] | None:
         """The reference's own constructor arguments, for the candidate too."""
         reference = self.contenders[0]
         return reference.loaded.init if contender is not reference and reference.loaded is not None else None

@@ -26,7 +26,7 @@ from tasks.correctness.input_perturbation import VariedInputs
 from tasks.correctness.trials import Rounds
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
 from tasks.runtime.freeze import undisturbed_window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
@@ -138,7 +138,7 @@ class OtherWeights:
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
         if isinstance(fault, NotStill) or is_slow:
             raise fault
-        self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
+        self._candidate.fail(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
     def _left_out(self, others: dict[str, torch.Tensor]) -> list[str]:
         """Those with which alone the reference answers otherwise, and the candidate does not."""
@@ -230,7 +230,7 @@ class OtherWeights:
     def _both(self, others: dict[str, Any]) -> list[Outputs | None]:
         return [self._answer(contender, others) for contender in self._rounds.contenders]
 
-    def _answer(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
+    def _answer(self, contender: KernelRun, others: dict[str, Any] | None = None) -> Outputs | None:
         """To one call on the inputs as they were drawn, with those weights; None where it does not take them."""
         session, layout = contender.open_session, self._slots[contender.role]
         session.runner.deadline = self._until

@@ -28,9 +28,9 @@ from tasks.correctness.write_checks import (
     left_otherwise,
     never_written,
 )
-from tasks.runtime.freeze import How, undisturbed_window
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import WindowOptions, undisturbed_window
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import other_order
@@ -67,10 +67,10 @@ class Rounds:
 
     def __init__(
         self,
-        contenders: list[Contender],
+        contenders: list[KernelRun],
         inputs: TrialInputs,
         example: dict[str, Arguments],
-        bench: Workbench,
+        bench: WorkerContext,
         request: Request,
         deadline: float,
         advice: str | None = None,
@@ -124,13 +124,13 @@ class Rounds:
         self.fill(slots)
         windows = {c.role: self.shoot(c, slots) for c in self.contenders}
         for contender in self.contenders:
-            contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
+            contender.upper_bound_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Of two calls: enough to tell what a call surely writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
         owner = self.contenders[0]
         outputs, *others = answers[owner.role]
-        with owner.answerable():
+        with owner.attribute_faults():
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
@@ -138,7 +138,7 @@ class Rounds:
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if self.right:
-            with self.candidate.answerable():
+            with self.candidate.attribute_faults():
                 check_first_call(self.contenders, windows)
         if not (self.right or self._edges.failed):
             self._doubt_reference(slots[owner.role], windows[owner.role])
@@ -159,7 +159,7 @@ class Rounds:
         again = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
         # Where both are called with the very same, it is written once, and copied in one go.
-        twins = [layout for layout in others if self.inputs.handed_out.shared and layout.takes_as(first)]
+        twins = [layout for layout in others if self.inputs.handed_out.shared and layout.can_copy_from(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
         made = 0
         # From each only as many as are left when its turn comes.
@@ -173,21 +173,21 @@ class Rounds:
             for layout in filled.values():
                 layout.fill(made, [layout.arguments(call % made) for call in range(made, calls)])
         for twin in twins:
-            twin.fill_as(first)
+            twin.copy_from(first)
 
-    def shoot(self, contender: Contender, slots: dict[str, Slots], **how: Unpack[How]) -> Window:
+    def shoot(self, contender: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
         """One window of that contender over what its slots were filled with."""
-        with contender.answerable():
-            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **how)
+        with contender.attribute_faults():
+            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **options)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compares every call's outputs, in full. Without a reference there is nothing to compare with."""
-        with self.candidate.answerable():
+        with self.candidate.attribute_faults():
             check_guards(slots[self.candidate.role], windows[self.candidate.role])
         if len(self.contenders) == 1:
             return
         reference, candidate = self.contenders
-        with candidate.answerable():
+        with candidate.attribute_faults():
             check_inputs(windows[reference.role], windows[candidate.role])
         known = all(window.inputs_changed is not None for window in windows.values())
         if known and windows[reference.role].inputs_changed and not self._changes_otherwise:
@@ -244,7 +244,7 @@ class Rounds:
             self._precision = dataclasses.asdict(found) if found is not None else None
             self._note_comparison()
 
-    def written_bytes(self, contender: Contender) -> int:
+    def written_bytes(self, contender: KernelRun) -> int:
         """What a call of that contender surely writes; 0 where nothing is sure."""
         outputs = self._first_outputs.get(contender.role, [])
         io = contender.kernel.io
@@ -258,7 +258,7 @@ class Rounds:
         given = leaves(self._first_call, torch.Tensor)  # Both sides' inputs, in whichever order.
         return returned_bytes(outputs[0], outputs[1], given) if contender.session is not None else 0
 
-    def tensor_bytes(self, contender: Contender) -> int:
+    def tensor_bytes(self, contender: KernelRun) -> int:
         """Of the tensors that a call is given and returns, each once."""
         given = leaves(self.example[contender.role], torch.Tensor)
         answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 VIEWS = (
     "output {numbers}: a view of an input, where the reference makes a tensor of its own; whoever reads it does the "
@@ -12,7 +12,7 @@ VIEWS = (
 )
 
 
-def left_to_readers(contenders: Sequence[Contender]) -> str | None:
+def left_to_readers(contenders: Sequence[KernelRun]) -> str | None:
     """What a reader has to know of a candidate's time, by both runners' word; a reference comes first."""
     probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
     if len(probes) < 2:

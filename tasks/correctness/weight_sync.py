@@ -10,7 +10,7 @@ import torch
 
 from domain.fault import KernelFault
 from sandbox.supervisor.messages import State
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 
 TRY_S = 5.0
@@ -23,7 +23,7 @@ EACH_ITS_OWN = "each its own, made under the same seed"
 class Weights:
     """By way of the referee: neither process reads the other. `summary` is the answer's `inputs.weights`."""
 
-    def __init__(self, reference: Contender, candidate: Contender) -> None:
+    def __init__(self, reference: KernelRun, candidate: KernelRun) -> None:
         self._reference = reference
         self._candidate = candidate
         self._state = State({}, frozenset())
@@ -33,11 +33,11 @@ class Weights:
         """Gives the candidate what the reference has, where it has each by name, shape and kind of dtype."""
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
-        with self._reference.answerable():
+        with self._reference.attribute_faults():
             self._state = self._reference.session.state()
         if not self._state.weights:
             return
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             copied = self._candidate.session.load_state(self._state.weights)
         self.summary = COPIED if copied else EACH_ITS_OWN
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]

@@ -1,6 +1,6 @@
 """What makes a kernel wrong whatever its values are: an output never written, a write outside, changed inputs.
 
-Each check raises KernelFault (WRONG_RESULT), for whoever is answerable.
+Each check raises KernelFault (WRONG_RESULT), inside an `attribute_faults` block of the caller.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.comparison import agree
 from validation.compare.tolerance import Tolerance
 from validation.inputs.poison_fill import untouched
 
 
-def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
+def check_written(owner: KernelRun, outputs: list[torch.Tensor]) -> None:
     """Outputs in a contract's arguments begin as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):
@@ -28,7 +28,7 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
             )
 
 
-def never_written(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
+def never_written(contender: KernelRun, outputs: list[torch.Tensor]) -> str | None:
     """How much of a wrong call's outputs is as it was before the call; None where the kernel has written all of it."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
@@ -57,7 +57,7 @@ def check_inputs(reference: Window, candidate: Window) -> None:
         )
 
 
-def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
+def check_first_call(contenders: list[KernelRun], windows: dict[str, Window]) -> None:
     """Of calls with the same inputs before the first window, by both runners' words; later ones are compared."""
     differ = [contender.probe.first_differs for contender in contenders if contender.probe is not None]
     untouched = all(window.inputs_changed is False for window in windows.values())
@@ -69,14 +69,14 @@ def check_first_call(contenders: list[Contender], windows: dict[str, Window]) ->
         )
 
 
-def left_otherwise(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+def left_otherwise(contenders: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
     """Whether the candidate has left its inputs with other content than the reference, which changes its own.
 
     As they lie in the arenas after the window. Where the two are not called alike, they have no common form.
     """
     layouts = [slots[contender.role] for contender in contenders]
     arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
-    if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
+    if len(arenas) < len(layouts) or not layouts[1].can_copy_from(layouts[0]):
         return False
     ours, theirs = (layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True))
     return not agree(ours, theirs, tolerance)

@@ -18,8 +18,8 @@ from domain.kernel import KernelType
 from domain.listing import Form, Listing, NoListing, pack
 from domain.result import Status
 from tasks.builds.build_session import deadline_in
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 READ_S = 20.0
 """Out of watch.SLACK_S, for each of the two kernels."""
@@ -32,7 +32,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+def look_at_code(
+    contender: KernelRun, forms: Iterable[Form], bench: WorkerContext, cancelled: Callable[[], bool]
+) -> None:
     """Notes for each form at least one entry, if only the reason why there is nothing. Raises JobCancelled.
 
     Of kernels that Triton compiled at a call, what their machine code needs is noted too, asked for or not.
@@ -44,19 +46,19 @@ def look_at_code(contender: Contender, forms: Iterable[Form], bench: Workbench, 
     contender.listings = kept if wanted else None
 
 
-def has_code(contender: Contender, forms: Sequence[Form]) -> bool:
+def has_code(contender: KernelRun, forms: Sequence[Form]) -> bool:
     """Whether there is something to look at."""
     return contender.was_compiled and (bool(forms) or _compiled_at_calls(contender))
 
 
-def _compiled_at_calls(contender: Contender) -> bool:
+def _compiled_at_calls(contender: KernelRun) -> bool:
     # By os.path: where the folder has been closed to us, there is none.
     there = os.path.isdir(contender.folder / cache.FOLDER)
     return there and "variants" not in contender.facts
 
 
 def _read(
-    contender: Contender, wanted: list[Form], bench: Workbench, cancelled: Callable[[], bool], *, with_needs: bool
+    contender: KernelRun, wanted: list[Form], bench: WorkerContext, cancelled: Callable[[], bool], *, with_needs: bool
 ) -> list[Listing | NoListing]:
     session = None
     try:
@@ -75,7 +77,7 @@ def _read(
     return _kept(contender, wanted, told.texts)
 
 
-def _kept(contender: Contender, wanted: list[Form], told: list[Found | Lacking]) -> list[Listing | NoListing]:
+def _kept(contender: KernelRun, wanted: list[Form], told: list[Found | Lacking]) -> list[Listing | NoListing]:
     kept: list[Listing | NoListing] = []
     names: set[str] = set()
     left = MAX_KEPT_BYTES
@@ -108,7 +110,7 @@ def _name(kernel: str, form: Form, taken: set[str]) -> str:
     return next(name for name in numbered if name not in taken)
 
 
-def _why_none(contender: Contender, form: Form) -> str:
+def _why_none(contender: KernelRun, form: Form) -> str:
     """Of a form that nothing in the kernel's folder has."""
     kernel_type, facts = contender.kernel.kernel_type, contender.facts
     if form.of_triton and kernel_type in (KernelType.CUDA, KernelType.TORCH_CUDA):
@@ -123,10 +125,10 @@ def _why_none(contender: Contender, form: Form) -> str:
     )
 
 
-def _cleaned(contender: Contender, text: str) -> str:
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.told(text))
+def _cleaned(contender: KernelRun, text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.redact_paths(text))
 
 
-def _plain(contender: Contender, told: Any) -> str:
+def _plain(contender: KernelRun, told: Any) -> str:
     """One short line."""
     return " ".join(_cleaned(contender, str(told)).split())[:_TOLD_CHARS]

@@ -15,8 +15,8 @@ from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError
 from sandbox.isolation.scratch_dir import remove
 from tasks.builds.build_session import deadline_in
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 TEST_S = 60.0
 REPORT_S = 0.1
@@ -41,7 +41,7 @@ _FIRST, _LAST = slice(LOOKED_THROUGH), slice(-LOOKED_THROUGH, None)
 log = logging.getLogger(__name__)
 
 
-def reported(contenders: Iterable[Contender], bench: Workbench) -> list[CardError] | CardUnavailable:
+def reported(contenders: Iterable[KernelRun], bench: WorkerContext) -> list[CardError] | CardUnavailable:
     """What the driver has said of the card since it was last asked; where a kernel has failed, within REPORT_S."""
     failed = any(contender.fault is not None for contender in contenders)
     return bench.card_errors.new(REPORT_S if failed else 0.0)
@@ -53,7 +53,7 @@ def blame_reported(errors: list[CardError] | CardUnavailable | None) -> None:
         raise InfrastructureFault("; ".join(f"the driver reported Xid {each.xid}: {each.meaning}" for each in own))
 
 
-def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+def blame_tested(contenders: Iterable[KernelRun], bench: WorkerContext, cancelled: Callable[[], bool]) -> None:
     """Raises InfrastructureFault where a kernel failed as by a failing card, and a runner of our own fails too.
 
     The text is the submission's own word, so that it never counts by itself. Needs the device's lease; ends the
@@ -85,7 +85,7 @@ def blame_tested(contenders: Iterable[Contender], bench: Workbench, cancelled: C
     log.info("the %s failed as by a failing card, which works in a runner of our own", suspects[0].role)
 
 
-def _names_a_card(contender: Contender) -> bool:
+def _names_a_card(contender: KernelRun) -> bool:
     """Also in what it printed: a library in C++ that throws aborts the process."""
     fault = contender.fault
     if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):

@@ -14,7 +14,7 @@ from profiling.ncu.metrics import BASIC, LAUNCHES, PRINTING, arguments, refused
 from profiling.ncu.report import described
 from tasks.diagnostics.tool_run import Inspection, NotInspected, clear_away, content, spent
 from tasks.node import tool_lookup
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 WARM_UP = 3
 EXPORT, REPORT, TABLE = "profile", f"profile.{PROFILE}", "counters.csv"
@@ -61,7 +61,7 @@ def _as_originally(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> d
 
 
 def _measured(
-    inspection: Inspection, contender: Contender, ncu: Path, asked: CountersAsked
+    inspection: Inspection, contender: KernelRun, ncu: Path, asked: CountersAsked
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     clear_away(contender.folder, REPORT, TABLE)
     until = time.monotonic() + asked.level.seconds
@@ -90,7 +90,7 @@ def _measured(
 
 def _counted(
     inspection: Inspection,
-    contender: Contender,
+    contender: KernelRun,
     ncu: Path,
     asked: CountersAsked,
     until: float,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from domain.fault import KernelFault
 from domain.result import Status
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 MOST = 0.5
 """Of the device's memory: who holds no more of it leaves a reference enough."""
 
 
-def blame_for_memory(contenders: Sequence[Contender], bench: Workbench) -> None:
+def blame_for_memory(contenders: Sequence[KernelRun], bench: WorkerContext) -> None:
     """Has the candidate be out of memory, not its reference, where it held most of the device's, and more than that.
 
     By no process's own word: each is ended, and what is free then and was not before is what it held.
@@ -28,7 +28,7 @@ def blame_for_memory(contenders: Sequence[Contender], bench: Workbench) -> None:
         reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, told)
 
 
-def _held(contender: Contender, bench: Workbench) -> int:
+def _held(contender: KernelRun, bench: WorkerContext) -> int:
     before = bench.device.free
     contender.close()
     return bench.device.free - before

@@ -21,7 +21,7 @@ from sandbox.supervisor.session import Session
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.trials import Rounds
 from tasks.node.path_redaction import without_machine_paths
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
@@ -39,7 +39,7 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool) -> None:
+def look_at_work(contenders: list[KernelRun], rounds: Rounds, *, counting: bool) -> None:
     """What a call moves and, with `counting`, computes, for its place beneath the card's rates, where known."""
     ceilings = rounds.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
@@ -51,7 +51,7 @@ def look_at_work(contenders: list[Contender], rounds: Rounds, *, counting: bool)
 
 
 def _operations(
-    timed: list[tuple[Contender, Timing]], owner: Contender, rounds: Rounds, ceilings: Ceilings
+    timed: list[tuple[KernelRun, Timing]], owner: KernelRun, rounds: Rounds, ceilings: Ceilings
 ) -> dict[str, float] | None:
     """Those of the reference (where there is none, of the kernel); every time too short for them is flagged.
 
@@ -64,7 +64,7 @@ def _operations(
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
-        failed = "it was stopped" if late else first_line(owner.told(fault.message))
+        failed = "it was stopped" if late else first_line(owner.redact_paths(fault.message))
     for contender, timing in timed:
         whose = "its own" if contender is owner else "the reference's"
         if flops is None:
@@ -78,7 +78,7 @@ def _operations(
     return flops
 
 
-def look_at_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
+def look_at_launches(contenders: list[KernelRun], example: dict[str, Arguments], deadline: float) -> None:
     """One profiled call of each, the last thing that its runner is asked. What is odd about it is flagged."""
     for contender in contenders:
         if contender.session is None:

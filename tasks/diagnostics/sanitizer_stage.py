@@ -42,7 +42,7 @@ def _checked(inspection: Inspection, tool: Path, check: SanitizerTool) -> ToolRe
         report = content(contender.folder / f"{check}{LOG}", MAX_CHARS)
         if report is None:
             return ToolReport("unavailable", failure or first_line(printed) or "it left no report")
-        told = read(contender.told(report.decode(errors="replace")))
+        told = read(contender.redact_paths(report.decode(errors="replace")))
         if failure is not None and told.status == "clean":
             return ToolReport("unavailable", f"the kernel failed beneath it: {failure}")
         return told

@@ -147,25 +147,25 @@ def run_pipeline(
 ) -> Report:
     """The pipeline on this process's workbench. Imported here: it brings torch, which only pool children may load."""
     from tasks.evaluation.pipeline import run
-    from tasks.runtime.worker_context import workbench
+    from tasks.runtime.worker_context import worker_context
 
     try:
-        return run(request, workbench(), progress, cancelled, so_far)
+        return run(request, worker_context(), progress, cancelled, so_far)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:
-        if not workbench().device.usable:
+        if not worker_context().device.usable:
             raise DeviceLost(f"the referee lost its device: {type(fault).__name__}: {fault}") from fault
         raise
 
 
 def _get_ready() -> None:
     """What the next job would have to wait for, once this one's end is told."""
-    from tasks.runtime.worker_context import workbench
+    from tasks.runtime.worker_context import worker_context
 
     try:
-        workbench().stock_up()
-        board.write(workbench().standbys_ready)
+        worker_context().refill_pool()
+        board.write(worker_context().pooled_runners_ready)
     except Exception:
         log.exception("not ready ahead of the next job, which does itself what is missing")
 

@@ -19,7 +19,7 @@ from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
 from tasks.runtime.build_stage import OFF
-from tasks.runtime.stream_isolation import Queues, chosen, judged
+from tasks.runtime.stream_isolation import Queues, initial_queues, run_until_final
 
 TIMES_AS_LONG = 3.0
 """As the longest of the processes so far has taken, has to be left of the job's time for one more: what takes even
@@ -39,7 +39,7 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
     What is asked for beside the verdict and the times is done in the first alone. Answers are tried otherwise in that
     and in one more.
     """
-    report, queues = judged(partial(run, request), chosen(request.kernels.values()))
+    report, queues = run_until_final(partial(run, request), initial_queues(request.kernels.values()))
     reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
     # A kernel that is right on other inputs in the first process only must not know in which they come again.
@@ -51,8 +51,8 @@ def judged_in_processes(run: Callable[[Request, Queues], Report], request: Reque
         if request.reference is not None and _has_cost_enough(reports):
             return _stopped_by_device_time(_together(reports))
         held_s = report.environment["device_seconds"]
-        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, settled=True)
-        report, queues = judged(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
+        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, final=True)
+        report, queues = run_until_final(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
         reports.append(report)
     return _together(reports)
 

@@ -39,17 +39,17 @@ from tasks.evaluation.multi_process import judged_in_processes
 from tasks.node.device_lease import device_lease
 from tasks.runtime.build_stage import Building
 from tasks.runtime.environment_report import environment
-from tasks.runtime.kernel_run import Contender, Stopped
-from tasks.runtime.stream_isolation import BeginAnew, Queues, Streams, apart, until_stopped
+from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.stream_isolation import Queues, RestartJob, Streams, roles_with_own_queues, until_stopped
 from tasks.runtime.teardown import close, end, stop
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.timing_stage import Timekeeper
 from validation.seeds import derived
 
 
 def run(
     request: Request,
-    bench: Workbench,
+    bench: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     so_far: Callable[[bool], None] = lambda right: None,
@@ -62,7 +62,7 @@ def run(
 
 
 def _run(
-    bench: Workbench,
+    bench: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     so_far: Callable[[bool], None],
@@ -72,13 +72,13 @@ def _run(
     with ExitStack() as stack:
         bench.start_zygote()
         home = stack.enter_context(bench.job_folder())
-        contenders = [Contender(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
+        contenders = [KernelRun(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
         job = _Job(request, bench, progress, cancelled, contenders, so_far, queues)
         for contender in job.contenders:
-            stack.callback(contender.clear)
+            stack.callback(contender.remove_folder)
             contender.launches = NOT_REACHED if request.profile else None
         stack.callback(close, job.contenders)
-        dying = stack.enter_context(ExitStack())
+        deferred = stack.enter_context(ExitStack())
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
@@ -99,21 +99,21 @@ def _run(
                     finally:
                         stop(job.contenders)
                         job.note_card_errors()
-                        end(job.contenders, bench, dying)
+                        end(job.contenders, bench, deferred)
                         job.device_s = time.monotonic() - started
-        except BeginAnew as anew:
+        except RestartJob as restart:
             blame_reported(job.card_errors)
-            raise anew.after(job.device_s) from None
+            raise restart.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Which says that there is nothing to look into.
             close(job.contenders)
         blame_reported(job.card_errors)
         if any(has_code(contender, request.artifacts) for contender in job.contenders):
-            dying.close()  # Before anybody reads what they leave.
+            deferred.close()  # Before anybody reads what they leave.
         for contender in job.contenders:
             look_at_code(contender, request.artifacts, bench, cancelled)
         report = job.report()
-        bench.dying.leave(stack.pop_all())
+        bench.teardown.submit(stack.pop_all())
         return report
 
 
@@ -123,10 +123,10 @@ class _Job:
     def __init__(
         self,
         request: Request,
-        bench: Workbench,
+        bench: WorkerContext,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
-        contenders: list[Contender],
+        contenders: list[KernelRun],
         so_far: Callable[[bool], None],
         queues: Queues,
     ) -> None:
@@ -164,12 +164,12 @@ class _Job:
     def warm(self) -> None:
         """A runner for each contender, its context made before the device is asked for."""
         folders = [contender.folder for contender in self.contenders]
-        apart, several = self.queues.of(self.contenders), self.request.processes > 1
-        standbys = self.bench.warm(folders, self.cancelled, apart, more_follow=several)
-        for contender, standby in zip(self.contenders, standbys, strict=True):
-            contender.standby, contender.session = standby, standby.session
+        multi_queue, several = self.queues.of(self.contenders), self.request.processes > 1
+        runners = self.bench.acquire_runners(folders, self.cancelled, multi_queue, more_follow=several)
+        for contender, runner in zip(self.contenders, runners, strict=True):
+            contender.pooled_runner, contender.session = runner, runner.session
         for contender in self.contenders:
-            contender.settle()
+            contender.move_into_runner_dir()
 
     def judge(self) -> None:
         """Everything that needs the device, inside its lease and the request's time."""
@@ -185,7 +185,7 @@ class _Job:
         self.progress(Stage.VALIDATE)
         self.example = self.inputs.first()
         preparation.first_calls(self.example)
-        streams.look_at_calls()
+        streams.check_first_call()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
         rounds = Rounds(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
@@ -206,7 +206,7 @@ class _Job:
         if self.reference is not None:  # Which is called without it beside it from now on.
             self.candidate.close()
         if self.candidate.timing is not None:
-            self.speedup = timekeeper.check_alone(self.speedup)
+            self.speedup = timekeeper.recheck_without_candidate(self.speedup)
         rounds.look_at_precision()
         if self.request.profile and self.reference is not None:
             look_at_launches([self.reference], self.example, rounds.deadline)
@@ -235,10 +235,10 @@ class _Job:
 
     def let_go(self) -> None:
         """Of all that has the device's memory, before others have the device; what is to be told of it is kept."""
-        self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
+        self.windows_s = self.timekeeper.window_runner.windows_s if self.timekeeper is not None else self.windows_s
         self.rounds = self.timekeeper = None
         for contender in self.contenders:
-            contender.forget()
+            contender.release_device_memory()
         try:
             replayed = self.request.replay_seed is not None
             self.told_of_inputs = self.told_of_inputs or inputs_summary(
@@ -246,7 +246,7 @@ class _Job:
             )
         finally:
             self.example, self.inputs, self.weights = {}, None, None
-            self.bench.rest()
+            self.bench.release_job_memory()
 
     def note_card_errors(self) -> None:
         """What the driver has reported of the card during this job."""
@@ -285,7 +285,7 @@ class _Job:
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
         where = environment(self.bench.target) | held
         if self.card_errors is not None and self.bench.device.is_cuda:
-            where |= {"streams_apart": apart(self.contenders), "card_errors": summary(self.card_errors)}
+            where |= {"streams_apart": roles_with_own_queues(self.contenders), "card_errors": summary(self.card_errors)}
         reference = self.reference.outcome(self.told_of_inputs) if self.reference is not None else None
         failed = reference if self.reference is not None and self.reference.fault is not None else None
         return Report(

@@ -36,7 +36,7 @@ from tasks.node.sandbox_preflight import held
 from tasks.node.toolchain import without_driver
 from tasks.prebuild.plan import LookAhead, Wanted, kernels_of
 from tasks.runtime.build_stage import Building
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 LOOK_S = 0.25
 PAUSE_S = 5.0
@@ -173,7 +173,7 @@ class Builder:
         bench.ready_compilers([kernel])
         began = time.monotonic()
         with bench.job_folder() as folder:
-            contender = Contender("kernel", kernel, bench.private_folder(folder / "build"))
+            contender = KernelRun("kernel", kernel, bench.private_folder(folder / "build"))
             kept = cache.restore(key, contender.folder)
             if kept is not None:
                 shipped.ship(key, cache.archive(key), fault=kept.fault is not None)
@@ -183,7 +183,7 @@ class Builder:
             certain = not bench.target.is_cuda or kernel.kernel_type is KernelType.CUDA
             try:
                 with self._while_wanted(one) as given_up:
-                    Building(bench, request, given_up).build_and_keep(contender, cache, key, faults=certain)
+                    Building(bench, request, given_up).build_and_store(contender, cache, key, faults=certain)
             except KernelFault as fault:
                 ended = fault.status.value
             finally:

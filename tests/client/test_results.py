@@ -57,7 +57,7 @@ def test_a_time_that_is_an_upper_bound_is_shown_as_one() -> None:
 
 
 def test_the_service_flags_a_bound_in_those_words() -> None:
-    ready = {"ready_ms": [0.0] * 3, "null_ready_ms": [0.0] * 3}
+    ready = {"setup_ms": [0.0] * 3, "null_setup_ms": [0.0] * 3}
     record = TimeRecord(1, is_cuda=False, gated=False, elapsed_ms=[1.0, 1.2, 0.9], null_ms=[1.1, 1.0, 1.0], **ready)
     assert SHORT in record.timing("").flags
 
