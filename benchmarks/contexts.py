@@ -25,7 +25,7 @@ from domain.result import Report
 from sandbox.isolation.rlimits import die_with_parent
 from stack.terminal import Terminal
 from tasks.runtime.runner_pool import end
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 STEPS = (200, 400, 5_000)
 """Kernels of about 4, 6 and 45 µs on an H200."""
@@ -33,11 +33,11 @@ ROUNDS = 2
 READY = "made"
 DISTURBED = frozenset({FlagCode.WINDOWS_EXCLUDED, FlagCode.GPU_DISTURBED})
 CREATION = ("opened", "libraries", "launches")
-"""Steps of a context, each of which waits for windows by itself (`tasks.runtime.runner_pool.Standbys.make`)."""
+"""Steps of a context, each of which waits for windows by itself (`tasks.runtime.runner_pool.RunnerPool.make`)."""
 ENDED = "ended"
 
 
-class Unquiet(Workbench):
+class Unquiet(WorkerContext):
     """A worker context that does not wait for other jobs' windows in the given steps."""
 
     def __init__(self, unquiet: list[str]) -> None:
@@ -45,8 +45,14 @@ class Unquiet(Workbench):
         self._next = itertools.cycle((*CREATION, ENDED))
         super().__init__()
 
-    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
-        return nullcontext() if next(self._next) in self._unquiet else super().quiet(cancelled, queue_offset_s)
+    def block_context_creation(
+        self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0
+    ) -> AbstractContextManager[None]:
+        return (
+            nullcontext()
+            if next(self._next) in self._unquiet
+            else super().block_context_creation(cancelled, queue_offset_s)
+        )
 
 
 @dataclass
@@ -94,7 +100,7 @@ def main() -> int:
     parser.add_argument("--beside", nargs="+", choices=every, default=every, help="steps for which no window waits")
     parser.add_argument("--make", action="store_true", help="the other process: make and end contexts until killed")
     options = parser.parse_args()
-    bench = Unquiet(options.beside) if options.make else Workbench()
+    bench = Unquiet(options.beside) if options.make else WorkerContext()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: there are no contexts without one")
@@ -107,7 +113,7 @@ def main() -> int:
     return 0
 
 
-def _measure(bench: Workbench, jobs: int, budget: str, unquiet: list[str]) -> None:
+def _measure(bench: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -> None:
     figures_by_case = {(steps, concurrent): Figures() for steps in STEPS for concurrent in (False, True)}
     contexts, seconds = 0, 0.0
     judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
@@ -145,8 +151,8 @@ def _make(bench: Unquiet) -> None:
     die_with_parent(os.getppid())
     bench.start_zygote()
     while True:
-        runners = bench.standbys.make(1, lambda: False)
-        with bench.quiet(lambda: False):
+        runners = bench.runner_pool.make(1, lambda: False)
+        with bench.block_context_creation(lambda: False):
             end(runners)
         print(READY, flush=True)
 

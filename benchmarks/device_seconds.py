@@ -24,7 +24,7 @@ from domain.budget import Budget
 from domain.paths import ROOT
 from domain.result import Report
 from stack.terminal import Terminal
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 LEAST_MS, DEPTH = 1.0, 9
 HOLDING = ("tasks/evaluation/pipeline.py: evaluate", "tasks/evaluation/pipeline.py: end")
@@ -54,7 +54,7 @@ def main() -> int:
         "job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "relative CI"
     )
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
-    bench = Workbench()
+    bench = WorkerContext()
     try:
         for operation, budget in CASES:
             profile = cProfile.Profile() if options.functions else None  # Profiling makes the referee slower.
@@ -78,7 +78,7 @@ def _kernels(steps: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _jobs(
-    bench: Workbench,
+    bench: WorkerContext,
     operation: str,
     budget: str,
     count: int,

@@ -14,7 +14,7 @@ import time
 from benchmarks.timing import Rows
 from stack.terminal import Terminal
 from tasks.runtime.runner_pool import end
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 AT_ONCE = (1, 2, 4)
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standbys", description=__doc__)
     parser.add_argument("--times", type=int, default=5, help="of each, one after the other")
     options = parser.parse_args()
-    bench = Workbench()
+    bench = WorkerContext()
     try:
         if not bench.device.is_cuda:
             parser.exit(1, "needs an NVIDIA GPU: there are no contexts without one\n")
@@ -40,10 +40,10 @@ def main() -> int:
     return 0
 
 
-def _measure(bench: Workbench, count: int, one_queue: bool) -> tuple[float, float, float]:
+def _measure(bench: WorkerContext, count: int, one_queue: bool) -> tuple[float, float, float]:
     """Milliseconds to create and to end the runners, and their median launch time in µs, if known."""
     began = time.perf_counter()
-    runners = bench.standbys.make(count, lambda: False, one_queue=one_queue)
+    runners = bench.runner_pool.make(count, lambda: False, one_queue=one_queue)
     ready = time.perf_counter()
     end(runners)
     launches_us = [1e3 * one.launch_ms for one in runners if one.launch_ms is not None]

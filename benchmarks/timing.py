@@ -17,7 +17,7 @@ from domain.request import Request
 from domain.result import Report, Status, Timing
 from stack.terminal import Terminal
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 HAND_WINDOWS = 9
 HOLD_CYCLES = 20_000_000
@@ -48,7 +48,9 @@ class Options:
     against: tuple[str, ...] = (ITSELF, TWIN)
 
 
-def judged(bench: Workbench, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **options: Any) -> Report:
+def judged(
+    bench: WorkerContext, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **options: Any
+) -> Report:
     """Judges one kernel; raises RuntimeError if it does not pass."""
     wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **options}
     report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
@@ -109,7 +111,7 @@ class Rows:
         self._console.print(self._table)
 
 
-def agreement(bench: Workbench, console: Terminal) -> None:
+def agreement(bench: WorkerContext, console: Terminal) -> None:
     """The service's times against two other methods, and whether they are within 2 % + 0.5 µs of the first."""
     rows = Rows(console, "Agreement", "kernel", "ours µs", "by hand µs", "difference", "within", "do_bench µs")
     for case in CASES:
@@ -128,7 +130,7 @@ def agreement(bench: Workbench, console: Terminal) -> None:
     rows.end()
 
 
-def repeatability(bench: Workbench, console: Terminal, options: Options, target_precision: float) -> None:
+def repeatability(bench: WorkerContext, console: Terminal, options: Options, target_precision: float) -> None:
     """The same kernel in separate jobs, each with its own processes."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {options.budget}", *columns)
@@ -161,7 +163,7 @@ def _repeated(reports: list[Report]) -> list[str]:
     ]
 
 
-def slower_twin(bench: Workbench, steps: int) -> int:
+def slower_twin(bench: WorkerContext, steps: int) -> int:
     """Steps of a twin that takes SLOWER times as long; launching takes part of a short kernel's time."""
 
     def takes_ms(count: int) -> float:
@@ -172,7 +174,7 @@ def slower_twin(bench: Workbench, steps: int) -> int:
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: Workbench, console: Terminal, options: Options) -> None:
+def comparisons(bench: WorkerContext, console: Terminal, options: Options) -> None:
     """A kernel against itself, and against a twin that takes 2 % longer."""
     columns = (
         *("kernel", "against", "slower", "faster", "not told apart"),
@@ -229,7 +231,7 @@ def _within(jobs: list[list[float]]) -> str:
     return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
-def counted(bench: Workbench, console: Terminal, jobs: int) -> None:
+def counted(bench: WorkerContext, console: Terminal, jobs: int) -> None:
     """Compares times of jobs with and without device metrics: how often they differ by more than both intervals.
 
     Two jobs without metrics show how often that happens anyway.
@@ -271,7 +273,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = Options(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
     console = Terminal(width=120)
-    bench = Workbench()
+    bench = WorkerContext()
     try:
         if not bench.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: the host's clock has nothing to be compared with")

@@ -1,7 +1,7 @@
-"""Reads what compute-sanitizer printed: findings by kind, kernel and line, each told once with how often it was seen.
+"""Parses the output of compute-sanitizer: findings by kind, kernel and line, each once with its count.
 
-The text comes from beside the submission's own processes, and may hold anything: its size and what is kept of it have
-limits, and paths come down to file names. Format: Compute Sanitizer, CUDA 12 and 13, chapters on its four tools.
+The text is untrusted, because the submission's processes can print into it. Its size and every field have limits, and
+paths are cut to file names. Format: Compute Sanitizer, CUDA 12 and 13, chapters on its four tools.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_FINDINGS = 32
 KIND_CHARS = 160
 KERNEL_CHARS = 256
 FILE_CHARS = 128
-SAYS_CHARS = 480
+MESSAGE_CHARS = 480
 LINE_CHARS = 4096
 MAX_COUNT = 10**9
 
 
 class SanitizerTool(StrEnum):
-    """The checks of compute-sanitizer. Each is a run of its own."""
+    """The tools of compute-sanitizer; each needs a separate run."""
 
     MEMCHECK = "memcheck"
     RACECHECK = "racecheck"
@@ -36,18 +36,18 @@ class SanitizerTool(StrEnum):
 
 _PREFIX = "========="
 _DETAIL = "    "
-"""Under a finding's first line, the lines about it are indented."""
+"""Indentation of the lines that follow a finding's first line."""
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d{1,12}) (?:errors?$|hazards? displayed\b)")
 _NOTE = re.compile(
     r"COMPUTE-SANITIZER|[A-Z ]+ SUMMARY:|Program hit |Target application |Error: process |Error: Target "
 )
-"""Lines that report nothing of a kernel. API errors are among them: torch's start makes some that it expects, and what
-a killed kernel leads to is not what it did."""
+"""Lines that are no findings about a kernel. API errors are among them: torch causes some on purpose when it starts,
+and others only follow from a kernel that was killed."""
 _NO_DETAIL = re.compile(
     r"(?:(?:Error|Warning): )?(?:Race reported|\(?.{0,40}Potential \w+ hazard|Leaked )", re.IGNORECASE
 )
 _AT = r"(?P<kernel>.{1,2048}?)\+0x[0-9a-f]{1,16}(?: in (?P<file>.{1,1024}?):(?P<line>\d{1,7})\b)?"
-# All of them are matched where they must begin: a stranger's line with a thousand beginnings would take a minute.
+# Every pattern is anchored: a hostile line with a thousand possible beginnings would otherwise take a minute.
 _PLACE = re.compile(_AT)
 _OLD_PLACE = re.compile(r"0x[0-9a-f]{1,16} in (?:(?P<file>[^:]{1,1024}):(?P<line>\d{1,7}):)?(?P<kernel>.{1,2048})$")
 _FRAME = re.compile(r"Device Frame: ?" + _AT)
@@ -60,7 +60,7 @@ _ERROR = re.compile(r"^error: ", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Finding:
-    """What one tool found at one place; thread and block are those of the first time. `count`: times, or hazards."""
+    """One finding at one place; thread and block are of its first occurrence. `count`: occurrences, or hazards."""
 
     kind: str
     kernel: str | None
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ToolReport:
-    """What one tool has to say. `reason`: why it has nothing, or why what it has may not be all."""
+    """The result of one tool. `reason`: why it has none, or why its findings may be incomplete."""
 
     status: str
     reason: str | None = None
@@ -90,24 +90,24 @@ class ToolReport:
 
 
 def read(printed: str) -> ToolReport:
-    """One run of one tool. Raises ValueError for a text that compute-sanitizer has not printed."""
+    """Parses the output of one tool. Raises ValueError for a text that compute-sanitizer did not print."""
     if len(printed) > MAX_CHARS:
         raise ValueError(f"{len(printed)} characters of compute-sanitizer, {MAX_CHARS} are read at most")
     lines = [line.removeprefix(_PREFIX)[:LINE_CHARS] for line in printed.splitlines() if line.startswith(_PREFIX)]
     if not lines:
         raise ValueError("compute-sanitizer has printed nothing")
-    found = list(_findings(lines))
+    findings = list(_findings(lines))
     summaries = [int(match[1]) for line in lines if (match := _SUMMARY.match(line.strip()))]
-    grouped = _grouped(found)
-    reason = _reason(lines, len(found), summaries)
+    grouped = _grouped(findings)
+    reason = _reason(lines, len(findings), summaries)
     if not grouped:
         return ToolReport("unavailable" if reason else "clean", reason)
     return ToolReport("findings", reason, tuple(grouped[:MAX_FINDINGS]), max(len(grouped) - MAX_FINDINGS, 0))
 
 
 def described(tools: Mapping[SanitizerTool, ToolReport]) -> dict[str, Any]:
-    """The answer's `sanitizer`, without the seconds that it took: a finding of one tool is one of all, and what one
-    could not say leaves the rest not clean."""
+    """The result's `sanitizer`, without its time. A finding of one tool makes the status "findings"; otherwise a tool
+    without a result makes it "unavailable"."""
     statuses = {report.status for report in tools.values()}
     status = next(
         (one for one in ("findings", "unavailable") if one in statuses), "clean" if statuses else "unavailable"
@@ -120,12 +120,12 @@ def described(tools: Mapping[SanitizerTool, ToolReport]) -> dict[str, Any]:
     }
 
 
-def _reason(lines: list[str], found: int, summaries: list[int]) -> str | None:
+def _reason(lines: list[str], parsed: int, summaries: list[int]) -> str | None:
     if not summaries:
         last = next((line for line in reversed(lines) if line.strip()), "")
         return f"compute-sanitizer did not finish; it said last: {printable(last, KIND_CHARS)!r}"
     expected = sum(line.strip().startswith("Program hit ") for line in lines)
-    unread = sum(summaries) - found - expected
+    unread = sum(summaries) - parsed - expected
     return (
         f"compute-sanitizer counted {sum(summaries)} errors, and {unread} of them are not told here"
         if unread > 0
@@ -134,7 +134,8 @@ def _reason(lines: list[str], found: int, summaries: list[int]) -> str | None:
 
 
 def _findings(lines: list[str]) -> Iterator[Finding]:
-    """A finding is a line that is not indented, with indented ones that say where; races say it in the line itself."""
+    """The findings: a line that is not indented, with indented lines about the place; races name it in the line
+    itself."""
     at = 0
     while at < len(lines):
         head, at = lines[at].strip(), at + 1
@@ -156,7 +157,7 @@ def _finding(head: str, details: list[str]) -> Finding:
     outermost = frames[-1] if frames else where
     by = next(filter(None, (_THREAD.match(line) for line in details)), None)
     kind = _kind(head, accesses)
-    said = [head, *details] if accesses else [kind, *details]
+    message = [head, *details] if accesses else [kind, *details]
     return Finding(
         kind=kind,
         kernel=printable(outermost["kernel"], KERNEL_CHARS) if outermost else None,
@@ -164,13 +165,13 @@ def _finding(head: str, details: list[str]) -> Finding:
         line=int(lined["line"]) if lined and lined["line"] else None,
         block=by[2] if by else None,
         thread=by[1] if by else None,
-        message=_says(said),
+        message=_message(message),
         count=min(sum(int(match[1]) for line in accesses for match in _HAZARDS.finditer(line)) or 1, MAX_COUNT),
     )
 
 
 def _kind(head: str, accesses: list[str]) -> str:
-    """Without what differs between two findings of a kind: places and addresses."""
+    """The kind of a finding, without places and addresses, which differ between two findings of a kind."""
     head = _ERROR.sub("", head)
     if accesses:
         before = re.split(r" between | detected ", head, maxsplit=1)[0]
@@ -179,11 +180,11 @@ def _kind(head: str, accesses: list[str]) -> str:
     return printable(_ADDRESS.sub("", head), KIND_CHARS)
 
 
-def _says(lines: list[str]) -> str:
-    """One line of what was printed, without frames of the host, addresses and folders."""
-    kept = [line for line in lines if "Frame:" not in line and "backtrace" not in line]
-    joined = ", ".join(text for line in kept if (text := _ADDRESS.sub("", line).strip()) != "Address")
-    return printable(re.sub(r"(?<= in )\S*/", "", joined), SAYS_CHARS)
+def _message(lines: list[str]) -> str:
+    """The printed lines as one, without host frames, addresses and folders."""
+    relevant = [line for line in lines if "Frame:" not in line and "backtrace" not in line]
+    joined = ", ".join(text for line in relevant if (text := _ADDRESS.sub("", line).strip()) != "Address")
+    return printable(re.sub(r"(?<= in )\S*/", "", joined), MESSAGE_CHARS)
 
 
 def _place(line: str) -> re.Match[str] | None:
@@ -192,9 +193,9 @@ def _place(line: str) -> re.Match[str] | None:
     return None if start is None else _PLACE.match(line, start) or _OLD_PLACE.match(line, start)
 
 
-def _grouped(found: list[Finding]) -> list[Finding]:
+def _grouped(findings: list[Finding]) -> list[Finding]:
     groups: dict[tuple[object, ...], Finding] = {}
-    for one in found:
+    for one in findings:
         first = groups.get(one.place)
         groups[one.place] = replace(first, count=min(first.count + one.count, MAX_COUNT)) if first else one
     return list(groups.values())

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 import pytest
 
 from domain.settings import settings
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 
 @contextmanager
-def own_workbench() -> Iterator[Workbench]:
+def own_workbench() -> Iterator[WorkerContext]:
     """Open inside the block; what it wrote is gone afterwards."""
     with tempfile.TemporaryDirectory() as state, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STATE_DIR", state)
         settings.cache_clear()
-        bench = Workbench()
+        bench = WorkerContext()
         try:
             yield bench
         finally:

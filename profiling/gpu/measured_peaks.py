@@ -1,4 +1,4 @@
-"""The best rates that a card has been seen to reach, measured once for each card and driver and kept in a file."""
+"""Peak rates of a card (memory, L2, arithmetic), measured once for each card and driver and stored in a file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FORMAT = 6
-"""Part of the file's name; raised when the way of measuring changes, so that older figures are not used."""
+"""Version in the file's name; raised when the measurement changes, so that older files are not used."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes (read plus written) and floating-point operations a second; None or absent: not known.
+    """Peak rates: bytes (read plus written) and floating-point operations a second; None or absent if unknown.
 
-    `flops` is by wire name of the dtype, and "tf32" for float32 products in that mode. `launch_ms` is no ceiling but
-    the card's usual time a launch, the middle of several contexts' (sandbox.runner.launch_latency).
+    `flops` is by wire name of the dtype, and "tf32" for float32 products in that mode. `launch_ms` is the card's usual
+    time of a launch, in ms: the median over several contexts (sandbox.runner.launch_latency).
     """
 
     memory_bytes_per_s: float | None = None
@@ -31,20 +31,22 @@ class Ceilings:
 
 
 UNKNOWN = Ceilings()
-"""For a host, or a card on which nothing could be measured: it makes no time impossible."""
+"""The peaks of a host, or of a card that could not be measured: they make no time impossible."""
 
 
 def ceilings(folder: Path, card: str, driver: str, measure: Callable[[], Ceilings]) -> Ceilings:
-    """The card's ceilings out of `folder`; measured and written there when it has none. Needs the device's lease.
+    """The card's peaks from a file in `folder`; measures and writes them if there is none. Needs the device's lease.
 
-    `card` is the GPU's UUID. A file that cannot be read is measured anew, one that cannot be written is logged.
+    `card` names the GPU model. An unreadable file leads to a new measurement, an unwritable one to a log line.
     """
     path = folder / f"ceilings-{FORMAT}-{card}-{driver}.json"
-    known = _read(path)
-    if known is not None:
-        return known
+    stored = _read(path)
+    if stored is not None:
+        return stored
     measured = measure()
-    if measured.memory_bytes_per_s and measured.flops:  # Else for lack of memory: whoever comes next measures again.
+    if (
+        measured.memory_bytes_per_s and measured.flops
+    ):  # Otherwise memory was short, and the next process measures again.
         _write(path, measured)
     return measured
 
@@ -55,7 +57,7 @@ def _read(path: Path) -> Ceilings | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("%s is not a record of ceilings (%s): they are measured anew", path, error)
+        log.warning("%s is not a record of the card's peak rates (%s): they are measured again", path, error)
         return None
 
 
@@ -80,4 +82,4 @@ def _write(path: Path, measured: Ceilings) -> None:
         draft.write_text(json.dumps(asdict(measured)), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        log.warning("the card's ceilings could not be kept in %s: %s", path, error)
+        log.warning("the card's peak rates could not be written to %s: %s", path, error)

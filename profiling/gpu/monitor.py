@@ -1,6 +1,6 @@
-"""What the driver says of the card at one moment: clocks, why they are lowered, temperature, power, who is on it.
+"""Samples a card through NVML: clocks, throttle reasons, temperature, power, and the processes on it.
 
-Through NVML alone, without torch. NVML does not survive a fork, so each process opens it anew, on its first sample.
+It needs no torch. NVML does not survive a fork, so that each process opens it on its first sample.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-"""The driver's bits for what holds the clocks below their maximum just now, by its own names."""
+"""The driver's bits for why the clocks are below their maximum, with the driver's names."""
 
 COUNTERS = {
     pynvml.NVML_FI_DEV_PERF_POLICY_POWER: "sw_power_cap",
@@ -35,11 +35,11 @@ COUNTERS = {
     pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN: "hw_thermal_slowdown",
     pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: "hw_power_brake_slowdown",
 }
-"""The driver's running totals of lowered time: they also tell what came and went between two samples."""
+"""The driver's running totals of throttled time: they also show a slow-down that ended before the next sample."""
 
 UUID_PREFIXES = ("GPU-", "MIG-")
 HIDDEN_MEMORY = 2**64 - 1
-"""NVML's "not available" where memory used by a process is asked for."""
+"""NVML's value for an unknown memory use of a process."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CardSample:
 
 @dataclass(frozen=True)
 class CardUnavailable:
-    """There is no card to ask, or its driver does not answer; `reason` is for the reader of a result."""
+    """There is no card, or its driver does not answer; `reason` is for the reader of a result."""
 
     reason: str
 
@@ -83,8 +83,8 @@ class CardUnavailable:
 class CardMonitor:
     """Samples one card: its UUID (torch's form without "GPU-" will do) or NVML index; None where there is no card.
 
-    An index is NVML's, which CUDA_VISIBLE_DEVICES does not change: prefer the UUID. Of a slice of a card (MIG), the
-    whole card is sampled, since a slice has no clock of its own. Nothing here raises for what NVML does.
+    An index is NVML's, which CUDA_VISIBLE_DEVICES does not change: prefer the UUID. For a slice (MIG) the whole card is
+    sampled, because a slice has no clock of its own. An error of NVML raises nothing here.
     """
 
     def __init__(self, card: str | int | None) -> None:
@@ -107,7 +107,7 @@ class CardMonitor:
 
 
 class _Open:
-    """A card whose driver answers, and what of it never changes."""
+    """A card whose driver answers, with the figures that never change."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -142,14 +142,14 @@ class _Open:
 
 
 def reason_names(bits: int) -> tuple[str, ...]:
-    """The driver's reason bits as names, those of a newer driver by their number."""
-    known = [name for bit, name in REASONS.items() if bits & bit]
-    unknown = [f"reason_{1 << place:#x}" for place in range(64) if bits & 1 << place and 1 << place not in REASONS]
-    return (*known, *unknown)
+    """The driver's reason bits as names; bits of a newer driver by their number."""
+    named = [name for bit, name in REASONS.items() if bits & bit]
+    unnamed = [f"reason_{1 << index:#x}" for index in range(64) if bits & 1 << index and 1 << index not in REASONS]
+    return (*named, *unnamed)
 
 
 def figure(ask: Callable[..., Any], *arguments: Any) -> Any:
-    """What NVML answers; None where it does not."""
+    """NVML's answer; None if it gives none."""
     try:
         return ask(*arguments)
     except (pynvml.NVMLError, UnicodeDecodeError):
@@ -157,7 +157,7 @@ def figure(ask: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def watts(milliwatts: int | None) -> float | None:
-    """NVML's power in W."""
+    """NVML's power, converted to W."""
     return None if milliwatts is None else milliwatts / 1e3
 
 
@@ -173,7 +173,7 @@ def _open(card: str | int) -> _Open | CardUnavailable:
 
 
 def card_handle(card: str | int) -> Any:
-    """NVML's handle of that card, the whole one where a slice is named; raises NVMLError."""
+    """NVML's handle of a card; for a slice (MIG) the handle of the whole card. Raises NVMLError."""
     if isinstance(card, int) or card.isdigit():
         return pynvml.nvmlDeviceGetHandleByIndex(int(card))
     handle = pynvml.nvmlDeviceGetHandleByUUID(card if card.startswith(UUID_PREFIXES) else UUID_PREFIXES[0] + card)
@@ -193,12 +193,12 @@ def _lowered(handle: Any) -> dict[str, int]:
 
 
 def _processes(handle: Any) -> tuple[CardProcess, ...] | None:
-    """Compute and graphics processes, each once; None when the driver lists neither kind."""
+    """Compute and graphics processes, each once; None if the driver lists neither kind."""
     queries = (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses)
-    lists = [found for found in (figure(query, handle) for query in queries) if found is not None]
+    lists = [listed for listed in (figure(query, handle) for query in queries) if listed is not None]
     if not lists:
         return None
-    memory = {int(process.pid): process.usedGpuMemory for found in lists for process in found}
+    memory = {int(process.pid): process.usedGpuMemory for listed in lists for process in listed}
     return tuple(
         CardProcess(pid, None if used in (None, HIDDEN_MEMORY) else int(used)) for pid, used in sorted(memory.items())
     )

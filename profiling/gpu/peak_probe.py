@@ -1,6 +1,6 @@
-"""Measures a card's ceilings with a few short kernels of our own: copies, fills, matrix products.
+"""Measures a card's peak rates with a few short kernels: copies, fills, matrix products.
 
-The best of several tries counts: a ceiling that is too low would call an honest time impossible.
+The best of several tries counts: a peak that is too low would make an honest time look impossible.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from profiling.gpu.measured_peaks import Ceilings
 
 TRIES = 5
 MEMORY_L2S = 8
-"""Buffers of so many times the L2's size leave nothing of it in the cache."""
+"""Size of the buffers as a multiple of the L2, at which no byte is still in the cache when it is read."""
 
-# Of a burst of copies within the L2, the difference between two sizes counts, so that what a launch costs falls out.
+# Copies within the L2 are measured as the difference between bursts of two sizes, which cancels the cost of launches.
 BURST = 50
 SMALL_SHARE, LARGE_SHARE = 1 / 32, 1 / 8
 
@@ -32,14 +32,14 @@ PRODUCTS = {
 """Element type and side of the square matrices; sides at which an H200 reaches its rate within a few ms."""
 
 FLOAT8_SINCE = (8, 9)
-"""The compute capability from which a card multiplies 8-bit floats."""
+"""Minimum compute capability for products of 8-bit floats."""
 
 
 def measure(device: str) -> Ceilings:
-    """The ceilings of a CUDA device that nobody else uses meanwhile; 3 GB of its memory, given back at the end."""
+    """Measures the peaks of a CUDA device that no one else uses now. It needs 3 GB of its memory and frees them."""
     l2 = int(torch.cuda.get_device_properties(device).L2_cache_size)
     try:
-        # The products first: they bring an idle card to its full clocks.
+        # Products first: they bring an idle card to its full clocks.
         flops = {name: rate for name in PRODUCTS if (rate := _product_rate(name, device)) is not None}
         memory, cache = _memory_rate(l2, device), _cache_rate(l2, device)
         return Ceilings(memory, max(memory, cache) if memory and cache else None, l2, flops)
@@ -64,7 +64,7 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> Callable[[], torch.Tens
     if left.dtype.itemsize > 1:
         into = torch.empty_like(left)
         return lambda: torch.matmul(left, right, out=into)
-    # In 8 bits there is no matmul, only a product with scales, whose second matrix lies transposed.
+    # torch has no 8-bit matmul, only a product with scales, whose second matrix is transposed.
     one, columns = torch.ones((), device=left.device), right.t()
     return lambda: torch._scaled_mm(left, columns, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
@@ -111,7 +111,7 @@ def _burst_s(kernel: Callable[[torch.Tensor, torch.Tensor], None], count: int, d
     with torch.cuda.graph(graph):
         for _ in range(BURST):
             kernel(source, into)
-    # The median here: of a difference, the best of both would be the luck of either.
+    # Use the median: the minimum of both sizes would make their difference a matter of luck.
     return statistics.median(_seconds(graph.replay))
 
 
@@ -121,15 +121,15 @@ def _best_s(work: Callable[[], object]) -> float:
 
 def _seconds(work: Callable[[], object]) -> list[float]:
     work()
-    taken = []
+    seconds = []
     for _ in range(TRIES):
         start, end = _event(), _event()
         start.record()
         work()
         end.record()
         end.synchronize()
-        taken.append(start.elapsed_time(end) / 1e3)
-    return taken
+        seconds.append(start.elapsed_time(end) / 1e3)
+    return seconds
 
 
 def _event() -> torch.cuda.Event:

@@ -1,4 +1,4 @@
-"""What samples of the card, taken around the windows, add up to; and which windows they spoil."""
+"""Summarises a card's samples over a job's windows, and decides which windows throttling has spoiled."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ SPOILING = {
     "sw_thermal_slowdown": "the card was too hot and its driver slowed its clocks down",
     "thermal_limit": "the card's clocks were lowered because of its temperature",
 }
-"""Reasons that say more of the machine room than of the kernel, most general first.
+"""Throttle reasons that spoil a window, with their explanation, most general first: they come from the machine room.
 
-Not among them: the power cap, where a large matrix product ends up on a healthy card however often it is repeated, and
-an idle card's low clock between windows. Both are reported.
-"""
+The power cap is not among them: a large matrix product reaches it on a healthy card every time. Nor is an idle card's
+low clock between windows. Both are reported. """
 
 SPOILED_SHARE = 0.01
-"""A window is spoiled when the clocks were lowered for more than this part of it, by the driver's running totals."""
+"""Maximum share of a window for which the clocks may be lowered, by the driver's running totals."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class CardState:
 
 
 def card_state(readings: Sequence[Reading], own: Collection[int] = (), others: Collection[int] = ()) -> CardState:
-    """Sums up samples; `own` are the pids of this service, `others` those of other programs.
+    """Summarises samples; `own` are the pids of this service, `others` those of other programs.
 
     A pid in neither set is not reported. `dataclasses.asdict` of the state is JSON-ready.
     """
@@ -88,7 +87,7 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = (), others: C
 
 
 def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The state over several stretches of windows, each as `dataclasses.asdict`; None where there is none."""
+    """One state for several runs of windows, each as `dataclasses.asdict`; None for none."""
     known = [state for state in states if state["unavailable"] is None]
     if not known:
         return states[0] if states else None
@@ -100,7 +99,7 @@ def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     lowered = [reason for state in known for reason in state["throttled_ms"]]
     errors = [state["new_ecc_errors"] for state in known]
     others = [state["other_processes"] for state in known]
-    seen = {process["pid"]: process for found_there in others if found_there is not None for process in found_there}
+    by_pid = {process["pid"]: process for listed in others if listed is not None for process in listed}
     return found | {
         "samples": sum(state["samples"] for state in known),
         "throttle_reasons": sorted({reason for state in known for reason in state["throttle_reasons"]}),
@@ -108,26 +107,26 @@ def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
             reason: sum(state["throttled_ms"].get(reason, 0.0) for state in known) for reason in dict.fromkeys(lowered)
         },
         "new_ecc_errors": None if None in errors else sum(errors),
-        "other_processes": None if None in others else list(seen.values()),
+        "other_processes": None if None in others else list(by_pid.values()),
     }
 
 
 def throttled(after: Reading, before: Reading | None = None) -> str | None:
-    """Why the window that ended with `after` must be taken again, in words with the reason's name; None if it is good.
+    """Why the window that ended with `after` must be repeated, in words with the reason's name; None if it is good.
 
-    With a thorough sample from before and a thorough one from after, a slow-down that came and went between them shows
-    too; of two others, only the moment of `after` counts.
+    Two thorough samples, from before and after the window, also show a slow-down that ended between them. With other
+    samples only the moment of `after` counts.
     """
     if isinstance(after, CardUnavailable):
         return None
-    seen = set(after.reasons or ())
+    reasons = set(after.reasons or ())
     if isinstance(before, CardSample):
         share = SPOILED_SHARE * (after.at_ns - before.at_ns)
-        seen |= {name for name, ns in _lowered_ns(after, before).items() if ns > max(share, 0)}
-    spoiling = [name for name in SPOILING if name in seen]
+        reasons |= {name for name, ns in _lowered_ns(after, before).items() if ns > max(share, 0)}
+    spoiling = [name for name in SPOILING if name in reasons]
     if not spoiling:
         return None
-    # The more specific words where there are any: a hot card sets the general bit as well.
+    # Use the more specific reason if there is one: a hot card sets the general bit as well.
     telling = [name for name in spoiling if name not in ("hw_slowdown", "thermal_limit")] or spoiling
     return f"{SPOILING[telling[0]]} ({', '.join(spoiling)}{_where(after)})"
 
@@ -146,8 +145,8 @@ def _lowered_ns(after: CardSample, before: CardSample) -> dict[str, int]:
 
 
 def _span(figures: Sequence[float | None]) -> Span | None:
-    known = [value for value in figures if value is not None]
-    return Span(min(known), max(known)) if known else None
+    values = [value for value in figures if value is not None]
+    return Span(min(values), max(values)) if values else None
 
 
 def _difference(first: int | None, last: int | None) -> int | None:
@@ -155,15 +154,16 @@ def _difference(first: int | None, last: int | None) -> int | None:
 
 
 def processes(readings: Sequence[Reading]) -> dict[int, CardProcess]:
-    """Everybody who was seen on the card, as seen last, by pid."""
+    """The last reading of every process that was on the card, by pid."""
     lists = [reading.processes or () for reading in readings if isinstance(reading, CardSample)]
-    return {process.pid: process for found in lists for process in found}
+    return {process.pid: process for listed in lists for process in listed}
 
 
 def _others(samples: list[CardSample], own: Collection[int], others: Collection[int]) -> list[CardProcess] | None:
-    """Processes that are not ours. A list in which none of ours appears has the pids of another namespace: unreadable.
+    """Processes of other programs; None if the driver's list is of no use here.
 
-    Whoever samples holds a context on the card, so one of ours must be there.
+    The sampling process holds a context on the card. A list without any of this service's pids therefore has the pids
+    of another namespace.
     """
     latest = processes(samples)
     if not latest or not set(latest) & set(own):

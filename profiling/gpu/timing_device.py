@@ -1,4 +1,4 @@
-"""The referee's own end of the device that kernels are timed on."""
+"""The referee's access to the device on which it times kernels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import torch
 
 HOST_CACHE = "not controlled"
 FLUSH_FACTOR = 2
-KEPT_SHARE = 40
-"""Of a GPU's memory, what each pool child keeps between jobs at most: to give 1.5 GiB back and to ask the driver for it
-again takes 15 ms of the next job (docs/measurements.md). Four of them keep a tenth."""
+CACHED_SHARE = 40
+"""Divisor of a GPU's memory: each pool child caches at most that part between jobs. To free 1.5 GiB and allocate it
+again takes 15 ms of the next job (docs/measurements.md). Four pool children cache a tenth."""
 
 ROOM_SHARE = 5 / 8
-"""A quarter less than all, and the eighth that contexts may take which wait for jobs (tasks.runtime.worker_context)."""
+"""Share of the device's memory that is free when runners may end later: all of it less a quarter, and less the eighth
+for pooled contexts (tasks.runtime.worker_context)."""
 
 
 class Device:
@@ -24,11 +25,11 @@ class Device:
         self.is_cuda = name.startswith("cuda")
         self._flush_buffer: torch.Tensor | None = None
         if self.is_cuda:
-            torch.empty((), device=name)  # makes the context that the driver calls for arenas need
+            torch.empty((), device=name)  # Makes the context that driver calls for arenas need.
 
     @property
     def cache(self) -> str:
-        """What a call finds in the cache, in words."""
+        """The state of the caches at a call, in words."""
         if not self.is_cuda:
             return HOST_CACHE
         return (
@@ -41,9 +42,9 @@ class Device:
             torch.cuda.synchronize(self.name)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """Copies bytes; on a GPU by a kernel, as a copy engine would leave the card free for other contexts' kernels.
+        """Copies bytes; on a GPU with a kernel, because during a copy engine's copy other contexts' kernels could run.
 
-        Both are contiguous and begin and end on a multiple of 8 bytes.
+        Both tensors are contiguous, and begin and end on a multiple of 8 bytes.
         """
         if self.is_cuda:
             torch.bitwise_or(source.view(torch.int64), 0, out=target.view(torch.int64))
@@ -51,7 +52,7 @@ class Device:
             target.copy_(source)
 
     def flush_cache(self) -> None:
-        """Overwrites more memory than the L2 holds, so that a window starts cold. Nothing on the host."""
+        """Overwrites more memory than the L2 holds, so that a window starts cold. It does nothing on the host."""
         if not self.is_cuda:
             return
         if self._flush_buffer is None:
@@ -61,32 +62,32 @@ class Device:
 
     @property
     def uuid(self) -> str | None:
-        """The GPU's UUID as the driver has it; None for the host."""
+        """The driver's UUID of the GPU; None for the host."""
         return f"GPU-{torch.cuda.get_device_properties(self.name).uuid}" if self.is_cuda else None
 
     @property
     def memory(self) -> int:
-        """Bytes that the device has in all; of the host, what is free now."""
+        """The device's memory in bytes; for the host, what is free now."""
         if self.is_cuda:
             return int(torch.cuda.get_device_properties(self.name).total_memory)
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def free(self) -> int:
-        """Bytes of a GPU that no process has; of the host, what is free now."""
+        """The device's free memory in bytes."""
         return int(torch.cuda.mem_get_info(self.name)[0]) if self.is_cuda else self.memory
 
     @property
     def has_room(self) -> bool:
-        """Whether so much of the device's memory is free that nobody will miss what runners hold that are ending.
+        """Whether enough memory is free that runners may end later without anyone lacking what they hold.
 
-        Never of the host, on whose few cores even what ends is in the way.
+        It is False on the host: even ending processes take time on its few cores.
         """
         return self.is_cuda and self.free > ROOM_SHARE * self.memory
 
     @property
     def usable(self) -> bool:
-        """Whether this process can still use the device: an error in one of its own kernels is for good."""
+        """Whether this process can still use the device: an error in one of its kernels makes it unusable for good."""
         try:
             self.synchronize()
         except RuntimeError:
@@ -95,10 +96,10 @@ class Device:
 
     @property
     def takes_much(self) -> bool:
-        """Whether this process's tensors take more than is kept between jobs. Of the host nobody knows: they may."""
-        return not self.is_cuda or torch.cuda.memory_allocated(self.name) > self.memory // KEPT_SHARE
+        """Whether this process's tensors take more than CACHED_SHARE; always True on the host, where it is unknown."""
+        return not self.is_cuda or torch.cuda.memory_allocated(self.name) > self.memory // CACHED_SHARE
 
     def release_memory(self) -> None:
-        """Gives cached memory back, but for a little, so that the next kernel finds the device nearly empty."""
-        if self.is_cuda and torch.cuda.memory_reserved(self.name) > self.memory // KEPT_SHARE:
+        """Frees cached memory above CACHED_SHARE, so that the device is nearly empty for the next kernel."""
+        if self.is_cuda and torch.cuda.memory_reserved(self.name) > self.memory // CACHED_SHARE:
             torch.cuda.empty_cache()

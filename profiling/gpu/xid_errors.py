@@ -1,9 +1,8 @@
-"""Errors that the driver reports of a card (Xid) while a job has it: through NVML's events, without nvidia-smi.
+"""Reads a card's Xid errors through NVML's events while a job holds the card, without nvidia-smi.
 
-Which number means what is in NVIDIA's "Xid Errors" document; whose fault it is, by its column of causes. An application
-can cause those of USER with nothing wrong in the card, those of CARD spoil what the card was doing, NOTED ones blame
-nobody.
-"""
+The meanings, and whose fault an error is, come from NVIDIA's "Xid Errors" document. An application can cause the errors
+in USER on a healthy card. The errors in CARD spoil the work of every process on it. The errors in NOTED say nothing
+about the cause."""
 
 from __future__ import annotations
 
@@ -67,15 +66,15 @@ class CardError:
         return {"xid": self.xid, "meaning": self.meaning, "is_hardware_fault": self.is_hardware_fault}
 
 
-def summary(found: list[CardError] | CardUnavailable) -> list[dict[str, Any]] | dict[str, str]:
-    """What was reported, or why that is not known; JSON-ready."""
-    return {"unavailable": found.reason} if isinstance(found, CardUnavailable) else [one.summary() for one in found]
+def summary(errors: list[CardError] | CardUnavailable) -> list[dict[str, Any]] | dict[str, str]:
+    """The reported errors, or why they are unknown; JSON-ready."""
+    return {"unavailable": errors.reason} if isinstance(errors, CardUnavailable) else [one.summary() for one in errors]
 
 
 class CardErrors:
-    """The reports about one card since they were last asked for; `card` as CardMonitor has it.
+    """The errors of one card since the last call of `new`; `card` is as for CardMonitor.
 
-    NVML does not survive a fork, so each process opens it anew, on its first question. Nothing here raises.
+    NVML does not survive a fork, so that each process opens it on its first call. Nothing here raises.
     """
 
     def __init__(self, card: str | int | None) -> None:
@@ -84,11 +83,11 @@ class CardErrors:
         self._events: Any = None
 
     def clear(self) -> None:
-        """Forget what was reported so far: whoever had the card before caused it."""
+        """Drops the reports so far: an earlier job caused them."""
         self.new()
 
     def new(self, within_s: float = 0.0) -> list[CardError] | CardUnavailable:
-        """What was reported since; waits that long for a first report."""
+        """The errors reported since the last call; waits up to `within_s` for the first."""
         if self._card is None:
             return CardUnavailable("there is no GPU: this worker judges on the CPU")
         if self._pid != os.getpid():
@@ -96,21 +95,21 @@ class CardErrors:
             self._events = _listen(self._card)
         if isinstance(self._events, CardUnavailable):
             return self._events
-        found: list[CardError] = []
+        errors: list[CardError] = []
         wait_ms = round(within_s * 1000)
         while True:
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._events, wait_ms)
             except pynvml.NVMLError_Timeout:
-                return found
+                return errors
             except pynvml.NVMLError as error:
-                return found or CardUnavailable(f"the driver does not tell the card's errors any more ({error})")
-            found.append(CardError(int(event.eventData)))
+                return errors or CardUnavailable(f"the driver does not tell the card's errors any more ({error})")
+            errors.append(CardError(int(event.eventData)))
             wait_ms = 0
 
 
 def _listen(card: str | int) -> Any:
-    """An event set; CardUnavailable where this driver has none."""
+    """NVML's event set for the card's errors; CardUnavailable if the driver has none."""
     try:
         pynvml.nvmlInit()
         events = pynvml.nvmlEventSetCreate()

@@ -1,4 +1,7 @@
-"""Whether windows whose answers were asked for when their calls were over took longer (catalogue of exploits: E8)."""
+"""Compares usual windows with deferred-readback windows, in which outputs are copied after all calls (exploit E8).
+
+The null window subtracts the copying of outputs. A kernel that never copies them would gain by that in usual windows.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,24 @@ import statistics
 
 from domain.flags import FlagCode
 from profiling.integrity.disagreement import (
-    BY_HOST_SHARE,
     FEWEST,
-    NOT_BY_HOST,
-    Believed,
-    ByHost,
+    HOST_JITTER_SHARE,
+    NO_HOST_JITTER,
+    CheckWindows,
     Disagreement,
+    Estimate,
+    HostJitter,
     Measured,
-    OtherWindows,
-    believed_of,
     middle,
+    reconcile_windows,
 )
-from profiling.stats.flags import head_start
+from profiling.stats.flags import early_start
 from profiling.stats.statistics import Sample
 
-HELD_BACK_MS = {"gated": 0.1, "streamed": 0.2, "host": math.inf}
-"""By so much a whole window that is held back may honestly take longer, in which two processes take turns once more
-(-20 to 64 µs measured behind the gate). Without it most honest ones take less, by 24 µs to 6 ms, and 97 µs more at most
-but for one that does nothing (docs/measurements.md)."""
+DEFERRED_READBACK_MS = {"gated": 0.1, "streamed": 0.2, "host": math.inf}
+"""Maximum honest extra time of a whole deferred-readback window, in ms, by kind. Two processes take turns once more in
+it: gated ones take -20 to 64 µs longer. Most streamed ones take less, by 24 µs to 6 ms, and at most 97 µs more except
+for a kernel that does nothing (docs/measurements.md)."""
 
 HELD_BACK = Disagreement(
     FlagCode.DEFERRED_OUTPUTS_SLOWER,
@@ -33,16 +36,20 @@ HELD_BACK = Disagreement(
 )
 
 
-def believed_held_back(windows: Sample, held_back: OtherWindows, kind: str, launch_shift_ms: float) -> Believed:
-    """The usual windows' time, or a call's in those that were held back where that is longer beyond doubt: than they,
-    or a part of them."""
+def reconcile_deferred_readback(
+    windows: Sample, deferred_readback: CheckWindows, kind: str, launch_shift_ms: float
+) -> Estimate:
+    """The usual windows' time, or the deferred-readback windows' time per call if that is significantly longer.
+
+    It is compared with the mean of the usual windows and with the shortest of them.
+    """
     usual = Measured.of(windows)
-    if len(held_back.elapsed_ms) < FEWEST:
-        return Believed(usual.time_ms)
-    calls = held_back.calls
-    net = held_back.net_ms - calls * launch_shift_ms + head_start(held_back.early_ms).added_ms
-    most_apart_ms, host = HELD_BACK_MS[kind] / calls, NOT_BY_HOST
+    if len(deferred_readback.elapsed_ms) < FEWEST:
+        return Estimate(usual.time_ms)
+    calls = deferred_readback.calls
+    net = deferred_readback.net_ms - calls * launch_shift_ms + early_start(deferred_readback.early_start_ms).added_ms
+    tolerance_ms, host = DEFERRED_READBACK_MS[kind] / calls, NO_HOST_JITTER
     if kind == "streamed":
-        launching_ms = statistics.median(held_back.null_ms) / calls
-        host = ByHost(BY_HOST_SHARE * (max(usual.time_ms, 0.0) + launching_ms), most_apart_ms)
-    return believed_of(windows, middle(net / calls), most_apart_ms, HELD_BACK, host)
+        launching_ms = statistics.median(deferred_readback.null_ms) / calls
+        host = HostJitter(HOST_JITTER_SHARE * (max(usual.time_ms, 0.0) + launching_ms), tolerance_ms)
+    return reconcile_windows(windows, middle(net / calls), tolerance_ms, HELD_BACK, host)

@@ -1,4 +1,8 @@
-"""Whether windows of another kind took longer than a kernel's usual ones beyond doubt: then theirs is its time."""
+"""Compares a kernel's usual windows with check windows; if those are significantly slower, their time is reported.
+
+A check window measures the same calls in another way: as a single call, or with deferred readback. A kernel cannot skip
+or share work in it as it may in usual windows.
+"""
 
 from __future__ import annotations
 
@@ -12,55 +16,61 @@ import numpy as np
 
 from domain.flags import Flag, FlagCode
 from profiling.integrity.interference import FLOOR_MS
-from profiling.stats.flags import CERTAIN_MS, ERRORS_APART, duration, most_ready_ms
+from profiling.stats.flags import CERTAIN_MS, JOINT_ERRORS, duration, max_setup_ms
 from profiling.stats.statistics import Sample, error_below, standard_error
 from profiling.window.timed_window import Clock, Window
 
-SHARE_APART = 0.05
-"""Two times differ when they are further apart than their errors allow (`ERRORS_APART`), by more than this part of the
-longer one,"""
+MIN_DIFFERENCE = 0.05
+"""Minimum relative difference of two times, as a share of the longer one. They must also differ by more than
+`JOINT_ERRORS` joint standard errors, and by more than DRIFT_MS."""
 DRIFT_MS = 0.025
-"""and by more than a call by itself may honestly cost: what a window's overhead differs by between two processes (-16
-to 9 µs measured on an H200; docs/measurements.md), and reading as much as the L2 holds from memory, which in a window
-of many its first call does for all (60 MB at 4.3 TB/s: 14 µs);"""
+"""Maximum honest extra cost of a single call, in ms. Window overhead differs between two processes by -16 to 9 µs
+(H200; docs/measurements.md). Reading as much as the L2 holds takes 14 µs (60 MB at 4.3 TB/s); in a window of many calls
+the first one does that for all."""
 NULL_DRIFT_MS = FLOOR_MS | {"gated": DRIFT_MS, "streamed": 0.05}
-"""By so much more null windows of one call may take beside an honest process: it is all taken off the one. Without the
-gate their median counts, and what else the host has to do is no word against a kernel (`BY_HOST_SHARE`)."""
+"""Maximum slow-down of a single-call null window next to an honest process, in ms, by kind of window. All of it is
+subtracted from one call. Without the gate the median counts, and HOST_JITTER_SHARE covers other work of the host."""
 LATE_MS = 0.05
-"""By so much later null windows of one call may be made ready beside an honest process: it hides as much of a call."""
+"""Maximum setup delay of a single-call null window next to an honest process, in ms. A longer one could hide as much of
+a call."""
 SETTLED = 12
-"""Windows of another kind, of which fewer are alike by chance too often: where a call takes one time or another, by
-where its memory lies, four of them are all late one time in forty."""
+"""Number of check windows from which their agreement is not chance. A call may take one time or another by its place in
+memory; then four windows are all slow once in forty jobs."""
 
 FEWEST = 3
-"""Of them, fewer tell nothing."""
-SHORTEST, SHORTEST_APART = 0.2, 0.25
-"""The shortest of the usual windows, which honest noise and the place where memory lies make shorter than others are:
-from so much on that is no longer so."""
+"""Minimum number of check windows for a comparison."""
+SHORTEST, SHORTEST_SHARE = 0.2, 0.25
+"""Quantile of the usual windows that counts as the shortest, and the relative difference from which check windows
+contradict it. Noise and the place in memory alone make these windows shorter than others, but by less."""
 
-BY_HOST_SHARE = 0.5
-"""Without the gate the host launches each call, and has two paces: the same calls took 42 to 50 µs for a second and 56
-to 66 in the next (docs/measurements.md). By so much of a time it is no evidence, but the longer time all the same."""
+HOST_JITTER_SHARE = 0.5
+"""Share of a streamed time within which a longer one is no evidence against the kernel; the longer one is reported all
+the same. A host launches at two paces: the same calls took 42 to 50 µs for a second and 56 to 66 µs in the next
+(docs/measurements.md)."""
 
 
-class ByHost(NamedTuple):
-    """In ms a call: what windows of another kind may take longer by the host's doing, what null windows that a
-    submission slowed may hide of them unseen, and what usual ones may be too short by."""
+class HostJitter(NamedTuple):
+    """The possible influence of the host on streamed windows, in ms a call.
+
+    Check windows may take `longer_ms` more because of the host. Null windows that a submission slowed may hide
+    `hidden_ms` of them. Usual windows may be `short_ms` too short.
+    """
 
     longer_ms: float = 0.0
     hidden_ms: float = 0.0
     short_ms: float = 0.0
 
 
-NOT_BY_HOST = ByHost()
+NO_HOST_JITTER = HostJitter()
 
 
 class Disagreement(NamedTuple):
-    """What windows of another kind show, with both times, what that means of a kernel, and the code for it."""
+    """The text of a flag: what check windows show, with both times, what that means for the kernel, and the code for
+    it."""
 
     code: FlagCode
-    shown: str
-    meant: str
+    observation: str
+    interpretation: str
 
 
 BY_HOST = "a busy host may take that much longer to launch these calls too, so the time is the longer one"
@@ -68,14 +78,14 @@ BY_HOST = "a busy host may take that much longer to launch these calls too, so t
 
 @dataclass(frozen=True)
 class Measured:
-    """A time per call in ms, null windows of the same kind taken off, and its standard error.
+    """A time per call in ms, null windows of the same kind subtracted, and its standard error.
 
-    Three in four of them take `most_take_ms` at least. `few` where less than SETTLED say so.
+    `lower_quartile_ms`: three in four windows take at least that. `few`: it comes from less than SETTLED windows.
     """
 
     time_ms: float
     error_ms: float
-    most_take_ms: float = math.inf
+    lower_quartile_ms: float = math.inf
     few: bool = False
 
     def __str__(self) -> str:
@@ -83,89 +93,88 @@ class Measured:
 
     @classmethod
     def of(cls, windows_ms: Sample) -> Measured:
-        """A call in windows of many, which took so much each."""
+        """The mean of windows of many calls; `windows_ms` is the time per call in each."""
         return cls(float(windows_ms.mean()), standard_error(windows_ms))
 
     def less(self, other: Measured) -> Measured:
-        """Without that other time, whose error is in this one's too."""
+        """This time minus another one, with both errors combined."""
         return replace(
             self,
             time_ms=self.time_ms - other.time_ms,
             error_ms=math.hypot(self.error_ms, other.error_ms),
-            most_take_ms=self.most_take_ms - other.time_ms,
+            lower_quartile_ms=self.lower_quartile_ms - other.time_ms,
         )
 
 
 @dataclass
-class OtherWindows:
-    """Windows of another kind and the null windows of that kind beside them, in ms by the referee's clock.
+class CheckWindows:
+    """Check windows of `calls` calls each, with a null window of the same kind for each, in ms by the referee's clock.
 
-    `calls` are in each. `ready_ms` is what making each ready took, `null_ready_ms` what it took for its null window.
-    `paired` where each window's own null window is taken off, else the usual one: a few of them that a submission
-    slowed say nothing then.
+    `setup_ms` and `null_setup_ms` are the setup times of a window and of its null window. With `paired`, each null
+    window is subtracted from its own window. Otherwise the median null window is subtracted from all, so that a
+    submission gains nothing by slowing a few of them.
     """
 
     calls: int = 1
     elapsed_ms: list[float] = field(default_factory=list)
     null_ms: list[float] = field(default_factory=list)
-    ready_ms: list[float] = field(default_factory=list)
-    null_ready_ms: list[float] = field(default_factory=list)
+    setup_ms: list[float] = field(default_factory=list)
+    null_setup_ms: list[float] = field(default_factory=list)
     paired: bool = True
 
     def add(self, window: Window, null: Clock) -> None:
-        """A window, and the null window beside it."""
+        """Adds a window and its null window."""
         self.elapsed_ms.append(window.elapsed_ms)
         self.null_ms.append(null.elapsed_ms)
-        self.ready_ms.append(window.ready_ms)
-        self.null_ready_ms.append(null.ready_ms)
+        self.setup_ms.append(window.setup_ms)
+        self.null_setup_ms.append(null.setup_ms)
 
     @property
     def net_ms(self) -> Sample:
-        """Each window's clock less its null window's."""
-        net: Sample = np.asarray(self.elapsed_ms) - self._of_null(self.null_ms)
+        """Each window's time minus its null window's."""
+        net: Sample = np.asarray(self.elapsed_ms) - self._null_times(self.null_ms)
         return net
 
     @property
-    def early_ms(self) -> Sample:
-        """What making each ready took longer than making its null window ready."""
-        early: Sample = np.asarray(self.ready_ms) - self._of_null(self.null_ready_ms)
+    def early_start_ms(self) -> Sample:
+        """Each window's setup time minus its null window's; more than noise is work before the release."""
+        early: Sample = np.asarray(self.setup_ms) - self._null_times(self.null_setup_ms)
         return early
 
-    def correct_null(self, alone: Sequence[Clock], most_apart_ms: float) -> None:
-        """No null window counts for more than it takes without the submission and what may be honest noise.
+    def correct_null(self, isolated: Sequence[Clock], tolerance_ms: float) -> None:
+        """Caps null windows at what they take without the submission (`isolated`) plus honest noise.
 
-        Nor does any hide, by having been made ready late, what was worked ahead of the window beside it.
+        Their setup times are capped too: a null window that was set up late would hide work before the release.
         """
-        most, ready = self._honest_ms(alone, most_apart_ms)
-        self.null_ms = [min(taken, most) for taken in self.null_ms]
-        self.null_ready_ms = [min(taken, ready) for taken in self.null_ready_ms]
+        max_null_ms, max_ms = self._max_times(isolated, tolerance_ms)
+        self.null_ms = [min(ms, max_null_ms) for ms in self.null_ms]
+        self.null_setup_ms = [min(ms, max_ms) for ms in self.null_setup_ms]
 
-    def null_is_honest(self, alone: Sequence[Clock], most_apart_ms: float) -> bool:
-        """Whether `correct_null` would leave what null windows say as it is."""
-        most, ready = self._honest_ms(alone, most_apart_ms)
-        longest, latest = (float(self._of_null(taken).max()) for taken in (self.null_ms, self.null_ready_ms))
-        return longest <= most and latest <= ready
+    def null_needs_no_correction(self, isolated: Sequence[Clock], tolerance_ms: float) -> bool:
+        """Whether `correct_null` would change nothing."""
+        max_null_ms, max_ms = self._max_times(isolated, tolerance_ms)
+        longest, latest = (float(self._null_times(ms).max()) for ms in (self.null_ms, self.null_setup_ms))
+        return longest <= max_null_ms and latest <= max_ms
 
-    def _of_null(self, taken_ms: Sequence[float]) -> Sample:
-        """What null windows took, beside each window."""
-        taken = np.asarray(taken_ms, dtype=np.float64)
-        return taken if self.paired else np.full(taken.shape, np.median(taken))
+    def _null_times(self, null_ms: Sequence[float]) -> Sample:
+        """The null time to subtract from each window."""
+        times = np.asarray(null_ms, dtype=np.float64)
+        return times if self.paired else np.full(times.shape, np.median(times))
 
-    def _honest_ms(self, alone: Sequence[Clock], most_apart_ms: float) -> tuple[float, float]:
-        """What an honest null window takes at most, and making it ready."""
-        usual_ms = statistics.median(taken.elapsed_ms for taken in alone)
+    def _max_times(self, isolated: Sequence[Clock], tolerance_ms: float) -> tuple[float, float]:
+        """Maximum time and maximum setup time of a null window next to an honest process, in ms."""
+        usual_ms = statistics.median(clock.elapsed_ms for clock in isolated)
         slack_ms = CERTAIN_MS if self.paired else LATE_MS
-        ready_ms = most_ready_ms([taken.ready_ms for taken in alone], slack_ms)
-        return (1 + SHARE_APART) * usual_ms + most_apart_ms, ready_ms
+        setup_ms = max_setup_ms([clock.setup_ms for clock in isolated], slack_ms)
+        return (1 + MIN_DIFFERENCE) * usual_ms + tolerance_ms, setup_ms
 
 
 @dataclass(frozen=True)
-class Believed:
-    """The time to report in ms, and why it is not the usual windows' where it is not.
+class Estimate:
+    """The time to report in ms; `flag` says why it is the check windows' time, and is None for the usual windows'.
 
-    `unsure` where more windows of the other kind may show that it should be theirs, or that it should not.
-    `error_ms` is the standard error of a time that is not the usual windows'. `span_ms` is between what it may be where
-    that takes the host, whose part in it is not known.
+    `unsure`: more check windows may change the decision. `error_ms` is the standard error of the check windows' time.
+    `span_ms` bounds the true time where the unknown part of the host matters.
     """
 
     time_ms: float
@@ -176,43 +185,44 @@ class Believed:
 
 
 def middle(windows_ms: Sample) -> Measured:
-    """The median of windows of another kind, and its error: by all of them or by those below it, whichever is less.
+    """The median of check windows, and its standard error: of all of them or of those below it, whichever is less.
 
-    A process that makes some of them very long on purpose would else hide in their spread what all of them take longer.
-    """
+    With the error of all, a process could make a few windows very long to hide in their spread how slow all of them
+    are."""
     error = min(standard_error(windows_ms), error_below(windows_ms))
     least = float(np.quantile(windows_ms, 0.25))
     return Measured(float(np.median(windows_ms)), error, least, few=windows_ms.size < SETTLED)
 
 
-def believed(
+def reconcile(
     usual: Measured,
     other: Measured,
-    most_apart_ms: float,
-    found: Disagreement,
-    by_host: ByHost = NOT_BY_HOST,
-    share: float = SHARE_APART,
-) -> Believed:
-    """The slower of the two where they disagree, with a flag about it; at most so far apart, or by such a share of
-    the longer one, none is said to.
+    tolerance_ms: float,
+    disagreement: Disagreement,
+    jitter: HostJitter = NO_HOST_JITTER,
+    share: float = MIN_DIFFERENCE,
+) -> Estimate:
+    """The check windows' time, with a flag, if it is significantly longer than the usual windows'; else the usual time.
 
-    Beyond doubt: by both their errors, and in most of the other windows, as more than half of them may be late by
-    chance, all alike. What the host may do, too, is no word against the kernel.
+    A difference of at most `tolerance_ms`, or of `share` of the longer time, is none. A larger one is significant if it
+    exceeds both standard errors and shows in three of four check windows: half of them may be slow by chance. Within
+    the host's jitter the longer time is reported, without evidence against the kernel.
     """
-    if not _apart(usual.time_ms, other.time_ms, most_apart_ms, share):
-        return Believed(usual.time_ms)
-    by_chance = ERRORS_APART * math.hypot(usual.error_ms, other.error_ms)
-    most = min(other.most_take_ms, other.time_ms)
+    if not _exceeds(usual.time_ms, other.time_ms, tolerance_ms, share):
+        return Estimate(usual.time_ms)
+    by_chance = JOINT_ERRORS * math.hypot(usual.error_ms, other.error_ms)
+    most = min(other.lower_quartile_ms, other.time_ms)
     longer_ms = other.time_ms - usual.time_ms
-    if not (longer_ms > by_chance and _apart(usual.time_ms, most, most_apart_ms, share)):
-        return Believed(usual.time_ms, unsure=True)
-    code, meant, least_ms = (
+    if not (longer_ms > by_chance and _exceeds(usual.time_ms, most, tolerance_ms, share)):
+        return Estimate(usual.time_ms, unsure=True)
+    code, interpretation, least_ms = (
         (FlagCode.HOST_JITTER, BY_HOST, usual.time_ms)
-        if longer_ms <= by_host.longer_ms
-        else (found.code, found.meant, other.time_ms)
+        if longer_ms <= jitter.longer_ms
+        else (disagreement.code, disagreement.interpretation, other.time_ms)
     )
-    flag = Flag(code, f"{found.shown.format(longer=other, usual=usual)}: {meant}", figures(usual, other))
-    return Believed(other.time_ms, flag, other.few, other.error_ms, (least_ms, other.time_ms + by_host.hidden_ms))
+    message = f"{disagreement.observation.format(longer=other, usual=usual)}: {interpretation}"
+    flag = Flag(code, message, figures(usual, other))
+    return Estimate(other.time_ms, flag, other.few, other.error_ms, (least_ms, other.time_ms + jitter.hidden_ms))
 
 
 def figures(usual: Measured, other: Measured) -> dict[str, str | float | None]:
@@ -226,32 +236,32 @@ def figures(usual: Measured, other: Measured) -> dict[str, str | float | None]:
 
 
 def shortest(windows_ms: Sample) -> Measured:
-    """A fifth of the usual windows take so much at most, and its error by those.
+    """The quantile below which a fifth of the usual windows lie, with its error from those.
 
-    Who leaves something out in a quarter of them, the least that cannot be somebody else's doing, has done so in these,
-    and hides what all of them take on average in their spread.
+    A kernel that skips work in a quarter of its windows has done so in these; in the mean it hides in the spread. In
+    fewer windows, another process on the machine may be the cause.
     """
     level = float(np.quantile(windows_ms, SHORTEST, method="lower"))
     below = windows_ms[windows_ms <= level]
     return Measured(level, float(np.sqrt(np.mean((below - level) ** 2))) / math.sqrt(below.size))
 
 
-def believed_of(
-    windows_ms: Sample, other: Measured, most_apart_ms: float, found: Disagreement, by_host: ByHost
-) -> Believed:
-    """The same for windows of many: by their mean, and by the shortest of them."""
+def reconcile_windows(
+    windows_ms: Sample, other: Measured, tolerance_ms: float, disagreement: Disagreement, jitter: HostJitter
+) -> Estimate:
+    """`reconcile` for windows of many calls, by their mean and by the shortest of them; the longer time counts."""
     return slowest(
-        believed(Measured.of(windows_ms), other, most_apart_ms, found, by_host),
-        believed(shortest(windows_ms), other, most_apart_ms, found, by_host, SHORTEST_APART),
+        reconcile(Measured.of(windows_ms), other, tolerance_ms, disagreement, jitter),
+        reconcile(shortest(windows_ms), other, tolerance_ms, disagreement, jitter, SHORTEST_SHARE),
     )
 
 
-def slowest(*found: Believed) -> Believed:
-    """Of several answers about the same windows: the longest time, and whether more windows may still say another."""
-    longest = max(found, key=lambda each: each.time_ms)
-    return longest if longest.flag is not None else replace(longest, unsure=any(each.unsure for each in found))
+def slowest(*estimates: Estimate) -> Estimate:
+    """The estimate with the longest time; without a flag it is unsure if any of them is."""
+    longest = max(estimates, key=lambda estimate: estimate.time_ms)
+    return longest if longest.flag is not None else replace(longest, unsure=any(one.unsure for one in estimates))
 
 
-def _apart(usual_ms: float, other_ms: float, most_apart_ms: float, share: float) -> bool:
+def _exceeds(usual_ms: float, other_ms: float, tolerance_ms: float, share: float) -> bool:
     """Whether the other time is longer by more than an honest kernel's may be."""
-    return other_ms - usual_ms > max(share * max(other_ms, usual_ms), most_apart_ms)
+    return other_ms - usual_ms > max(share * max(other_ms, usual_ms), tolerance_ms)

@@ -1,9 +1,12 @@
-"""Whether what was timed beside a submission was slower than it is alone.
+"""Detects a submission that slows other windows: compares windows measured next to its process with isolated ones.
 
-A submission's process lives while null windows and the reference's are shot. What it leaves running on the device then
-makes both slower: more would be taken off its own time, and it would look faster than the reference (catalogue of
-exploits: T31, T32). So both are shot again when its process is gone. What disturbs a card from outside makes the
-submission's own windows longer too, which are shot in turn with the others.
+A submission's process lives while null windows and the reference's windows run. Work that it leaves on the device makes
+both slower. Then more is subtracted from its own time, and it looks faster than the reference (catalogue of exploits:
+T31, T32). The referee therefore repeats both after that process has ended. A disturbance from outside makes the
+submission's own windows longer too, because they alternate with the others.
+
+Names: `concurrent_ms` are windows next to the submission's process, `isolated_ms` those without it, `own_ms` the
+submission's own.
 """
 
 from __future__ import annotations
@@ -15,138 +18,147 @@ import numpy as np
 
 from profiling.stats.statistics import Sample, standard_error, undisturbed
 
-ERRORS_APART = 4.0
-SHARE_APART = {"gated": 0.05, "streamed": 0.05, "host": 0.5}
-"""On a host, whatever else runs there comes and goes between the two."""
+JOINT_ERRORS = 4.0
+"""Minimum difference of two means in joint standard errors, for a slow-down."""
+MIN_SHARE = {"gated": 0.05, "streamed": 0.05, "host": 0.5}
+"""Minimum slow-down as a share of the isolated time, by kind of window. On a host, other programs come and go."""
 FLOOR_MS = {"gated": 0.05, "streamed": 0.15, "host": 15.0}
-"""Behind it null windows take 34 and 40 µs longer in two of eighty honest processes of an H100 (docs/measurements.md):
-of windows that last a millisecond so much is 5 %, and shorter ones have so many calls that it is little of each.
-Without it they take 90 to 110 µs longer beside an honest process of several streams. Whatever else keeps a host busy
-for a second slows windows by 7 ms (seen in a run of the tests): no evidence."""
-TOLD = {"gated": 1.05, "streamed": 1.5, "host": 1.0}
-"""From so many times as long on it is a word against the submission. Less is taken out all the same where it is as
-large a part of what the submission takes itself, as where answers are large and made at once. Without the gate null
-windows take 9 to 12 % longer beside some honest processes on an H100, and 25 % by the pace at which the host launches
-them just then (docs/measurements.md)."""
+"""Minimum slow-down in ms, by kind of window. Gated null windows take 34 and 40 µs longer next to two of eighty honest
+processes (H100; docs/measurements.md): 5 % of a window of 1 ms, and little of each call in a shorter one. Streamed ones
+take 90 to 110 µs longer next to an honest process of several streams. A host that is busy for a second slows windows by
+7 ms (seen in a run of the tests)."""
+FLAG_RATIO = {"gated": 1.05, "streamed": 1.5, "host": 1.0}
+"""Minimum ratio of concurrent to isolated time for a flag, by kind of window. Below it the slow-down is still corrected
+if it is a large part of the submission's own time, as with large outputs that are made in one launch. On an H100,
+streamed null windows take 9 to 12 % longer next to some honest processes. They take 25 % longer when the host launches
+at its slower pace (docs/measurements.md)."""
 RARE = 0.003
-"""So seldom an honest card has so many long windows beside the submission, and so few otherwise,"""
+"""Maximum probability of such a number of long concurrent windows by chance, for a correction."""
 UNLIKELY = 0.2
-"""and as seldom as this is reason to look at more."""
+"""Maximum probability of that by chance, for more isolated windows."""
 UNDISTURBED = 0.25
-"""Of the submission's own windows, at least: nobody gains by longer ones."""
+"""Minimum share of the submission's own windows that count as undisturbed: a kernel gains nothing by longer ones."""
 
 
 def slowed_by(
-    beside_ms: Sequence[float],
-    alone_ms: Sequence[float],
+    concurrent_ms: Sequence[float],
+    isolated_ms: Sequence[float],
     kind: str,
     own_ms: Sequence[float] = (),
     net_ms: float = math.inf,
 ) -> float | None:
-    """How many times as long windows took beside the submission as alone; None where that is no more than noise.
+    """The ratio of concurrent to isolated time; None if the difference is noise.
 
-    `kind` is how they were taken: gated, streamed, or on the host. `own_ms` are the submission's own. Who slows some
-    windows by much hides in their spread by how much it slows them on average, so that long ones are counted, too.
-    `net_ms` is the time that they are taken off, if they are: what is little of them may be much of that.
+    `kind` is "gated", "streamed" or "host". A submission that slows a few windows by much hides the mean slow-down in
+    their spread; therefore the number of long windows is tested, too. `net_ms` is the time that null windows are
+    subtracted from: a small part of a null window may be a large part of it.
     """
-    beside, alone = _kept(beside_ms), _kept(alone_ms)
-    if beside.size < 2 or alone.size < 2 or alone.mean() <= 0:
+    concurrent, isolated = _undisturbed(concurrent_ms), _undisturbed(isolated_ms)
+    if concurrent.size < 2 or isolated.size < 2 or isolated.mean() <= 0:
         return None
-    # Means, as times are: a submission may slow every other window, which leaves the median of them as it was.
-    gap = float(beside.mean() - alone.mean())
-    noise = ERRORS_APART * math.hypot(standard_error(beside), standard_error(alone))
-    if gap > _least_ms(alone, kind, net_ms) and (gap > noise or _chance(beside_ms, alone_ms, kind, own_ms) < RARE):
-        return float(beside.mean() / alone.mean())
+    # Compare means: a submission may slow every other window, which hardly moves the median.
+    gap = float(concurrent.mean() - isolated.mean())
+    noise = JOINT_ERRORS * math.hypot(standard_error(concurrent), standard_error(isolated))
+    if gap > _min_gap_ms(isolated, kind, net_ms) and (
+        gap > noise or _chance(concurrent_ms, isolated_ms, kind, own_ms) < RARE
+    ):
+        return float(concurrent.mean() / isolated.mean())
     return None
 
 
 def unsure(
-    beside_ms: Sequence[float],
-    alone_ms: Sequence[float],
+    concurrent_ms: Sequence[float],
+    isolated_ms: Sequence[float],
     kind: str,
     own_ms: Sequence[float],
     net_ms: float = math.inf,
     *,
     once: bool,
 ) -> bool:
-    """Whether more windows shot alone may tell what those leave open: they differ by much, or many beside are long.
+    """Whether more isolated windows may change the result: they vary much, or many concurrent ones are long.
 
-    Not where means tell, unless this was asked `once` before: who asks again and again is told something by chance.
+    A significant difference of means needs no more windows on the first request (`once` is False). On later requests it
+    does, because repeated tests find a difference by chance.
     """
-    alone = _kept(alone_ms)
-    if ERRORS_APART * standard_error(alone) > _least_ms(alone, kind, math.inf):
+    isolated = _undisturbed(isolated_ms)
+    if JOINT_ERRORS * standard_error(isolated) > _min_gap_ms(isolated, kind, math.inf):
         return True
-    if slowed_by(beside_ms, alone_ms, kind, net_ms=net_ms) is not None:
+    if slowed_by(concurrent_ms, isolated_ms, kind, net_ms=net_ms) is not None:
         return once
-    return _chance(beside_ms, alone_ms, kind, own_ms) < UNLIKELY
+    return _chance(concurrent_ms, isolated_ms, kind, own_ms) < UNLIKELY
 
 
-def alike(
-    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float], net_ms: float
+def undisturbed_by_submission(
+    concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: str, own_ms: Sequence[float], net_ms: float
 ) -> bool:
-    """Whether windows beside the submission are as those alone: not slowed, none too long, and no doubt about it."""
-    if unsure(beside_ms, alone_ms, kind, own_ms, net_ms, once=True):  # Which it is, too, where they are slowed.
+    """Whether concurrent windows equal isolated ones: not slowed, none too long, and more windows would not change
+    that."""
+    if unsure(concurrent_ms, isolated_ms, kind, own_ms, net_ms, once=True):  # True as well where they are slowed.
         return False
-    return limited(beside_ms, alone_ms, kind, [own_ms]) == list(beside_ms)
+    return limited(concurrent_ms, isolated_ms, kind, [own_ms]) == list(concurrent_ms)
 
 
 def limited(
-    beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, likewise_ms: Sequence[Sequence[float]]
+    concurrent_ms: Sequence[float],
+    isolated_ms: Sequence[float],
+    kind: str,
+    excess_samples_ms: Sequence[Sequence[float]],
 ) -> list[float]:
-    """Windows beside the submission with what they take too long cut: to what others do, `likewise`, by rank.
+    """Concurrent windows, each cut to the maximum honest time plus the excess of the same rank in other samples.
 
-    For windows of which too few are long to tell that they were slowed: they give nothing to gain. Where a card is
-    disturbed from outside, the submission's own windows are as long as often, and little is cut.
+    It removes the gain from a few long windows that are too few to prove a slow-down. A disturbance from outside makes
+    the windows in `excess_samples_ms` (the submission's own, say) long as often, and so hardly anything is cut.
     """
-    beside = np.array(beside_ms, dtype=np.float64)
-    most = _honest_ms(alone_ms, kind)
-    excesses = [_excess(taken_ms, _honest_ms(taken_ms, kind, UNDISTURBED)) for taken_ms in likewise_ms]
-    for rank, place in enumerate(np.argsort(beside)[::-1]):
-        beside[place] = min(beside[place], most + max(_at(excess, rank, beside.size) for excess in excesses))
-    return [float(taken) for taken in beside]
+    concurrent = np.array(concurrent_ms, dtype=np.float64)
+    limit_ms = _limit_ms(isolated_ms, kind)
+    excesses = [_excess(sample_ms, _limit_ms(sample_ms, kind, UNDISTURBED)) for sample_ms in excess_samples_ms]
+    for rank, index in enumerate(np.argsort(concurrent)[::-1]):
+        allowed_ms = limit_ms + max(_at(excess, rank, concurrent.size) for excess in excesses)
+        concurrent[index] = min(concurrent[index], allowed_ms)
+    return [float(window_ms) for window_ms in concurrent]
 
 
-def _chance(beside_ms: Sequence[float], alone_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> float:
-    """That so many of all the long windows are among those beside the submission (Fisher's exact test, one-sided).
+def _chance(concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> float:
+    """The probability that so many of all long windows are concurrent ones (Fisher's exact test, one-sided).
 
-    Elsewhere a window is long that takes half as much longer as those do: what makes short ones a little longer cannot
-    be seen in long ones, and is evidence of nothing.
+    In the other samples a window is long if it is slower by half the mean excess of the long concurrent windows: a
+    disturbance that is small for short windows would not show in long ones.
     """
-    usual = _honest_ms(alone_ms, kind)
-    long_ms = [taken for taken in beside_ms if taken > usual]
+    limit_ms = _limit_ms(isolated_ms, kind)
+    long_ms = [window_ms for window_ms in concurrent_ms if window_ms > limit_ms]
     if not long_ms:
         return 1.0
-    alone = float(np.median(alone_ms))
-    more = (float(np.mean(long_ms)) - alone) / 2
+    isolated = float(np.median(isolated_ms))
+    more = (float(np.mean(long_ms)) - isolated) / 2
     own = float(np.quantile(own_ms, UNDISTURBED)) if len(own_ms) else 0.0
-    elsewhere = sum(taken > alone + more for taken in alone_ms) + sum(taken > own + more for taken in own_ms)
-    long, here, there = len(long_ms), len(beside_ms), len(alone_ms) + len(own_ms)
+    elsewhere = sum(ms > isolated + more for ms in isolated_ms) + sum(ms > own + more for ms in own_ms)
+    long, here, there = len(long_ms), len(concurrent_ms), len(isolated_ms) + len(own_ms)
     of_all = long + elsewhere
     ways = sum(math.comb(here, k) * math.comb(there, of_all - k) for k in range(long, min(here, of_all) + 1))
     return ways / math.comb(here + there, of_all)
 
 
-def _least_ms(alone: Sample, kind: str, net_ms: float) -> float:
-    """By less than that on average, windows are not slowed."""
-    return max(SHARE_APART[kind] * min(float(alone.mean()), net_ms), FLOOR_MS[kind])
+def _min_gap_ms(isolated: Sample, kind: str, net_ms: float) -> float:
+    """Minimum mean slow-down in ms."""
+    return max(MIN_SHARE[kind] * min(float(isolated.mean()), net_ms), FLOOR_MS[kind])
 
 
-def _honest_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:
-    """What an honest window takes at most, where such a share of those is as usual at least."""
-    return (1 + SHARE_APART[kind]) * float(np.quantile(usual_ms, share)) + FLOOR_MS[kind]
+def _limit_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:
+    """Maximum time of an honest window, in ms; at least `share` of `usual_ms` are undisturbed."""
+    return (1 + MIN_SHARE[kind]) * float(np.quantile(usual_ms, share)) + FLOOR_MS[kind]
 
 
-def _excess(taken_ms: Sequence[float], most: float) -> Sample:
-    """What each takes longer than that, the longest first."""
-    excess: Sample = np.sort(np.maximum(np.asarray(taken_ms, dtype=np.float64) - most, 0.0))[::-1]
+def _excess(windows_ms: Sequence[float], limit_ms: float) -> Sample:
+    """The time of each window above the limit, longest first."""
+    excess: Sample = np.sort(np.maximum(np.asarray(windows_ms, dtype=np.float64) - limit_ms, 0.0))[::-1]
     return excess
 
 
 def _at(ranked: Sample, rank: int, size: int) -> float:
-    """That of a sample in the place that the rank has among so many."""
+    """The value of `ranked` at the relative position of `rank` among `size` values."""
     return float(ranked[rank * ranked.size // size]) if ranked.size else 0.0
 
 
-def _kept(taken_ms: Sequence[float]) -> Sample:
-    taken: Sample = np.asarray(taken_ms, dtype=np.float64)
-    return taken[undisturbed(taken)]
+def _undisturbed(windows_ms: Sequence[float]) -> Sample:
+    windows: Sample = np.asarray(windows_ms, dtype=np.float64)
+    return windows[undisturbed(windows)]

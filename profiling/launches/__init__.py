@@ -1,1 +1,1 @@
-"""Which kernels a call launches."""
+"""Reports which kernels a call launches."""

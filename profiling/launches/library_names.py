@@ -1,6 +1,6 @@
-"""Whose a device kernel is, by its name: what the libraries call theirs.
+"""Recognises the library of a device kernel by its name.
 
-Names as CUPTI gives them and torch's profiler demangles them. A name proves nothing: anybody may give it to a kernel.
+Names are as CUPTI gives them and torch's profiler demangles them. A name proves nothing: any kernel may have it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LIBRARIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             | ^\(anonymous\ namespace\)::(softmax_warp_|elementwise_kernel_with_index)
             """,
         ),
-        # Before cuBLAS, for cuDNN has kernels of the same makers, which say so (xmma_cudnn::, ..._5x_cudnn) or are of a
-        # convolution (fprop, dgrad, wgrad).
+        # Before cuBLAS: cuDNN shares kernel generators with it. Its names have cudnn (xmma_cudnn::, ..._5x_cudnn) or a
+        # convolution (fprop, dgrad, wgrad) in them.
         (
             "cuDNN",
             r"""cudnn | ^implicit_(convolve|gemm)|^precomputed_convolve|^explicit_convolve | winograd
@@ -51,10 +51,10 @@ LIBRARIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 INDUCTOR = re.compile(r"^triton_(poi|red|per|tem|mm|bmm|for|spl|unk)_")
-"""torch/_inductor/codegen/triton.py: what torch.compile writes is called triton_<kind>_<fused operators>_<number>."""
+"""Kernels of torch.compile: triton_<kind>_<fused operators>_<number> (torch/_inductor/codegen/triton.py)."""
 
 MEMORY = re.compile(r"^Mem(cpy|set)\b")
-"""Copies and fills of the driver, as CUPTI's activities are called in the trace."""
+"""CUPTI's names of the driver's copies and fills in the trace."""
 
 _RETURNED = re.compile(r"^(?:void|std::enable_if<.*?>::type)\s+")
 _UNNAMED = re.compile(r"\((?:anonymous namespace|unnamed)\)::|_GLOBAL__N__\w*::|_INTERNAL_\w*::")
@@ -63,9 +63,9 @@ _LENGTH = re.compile(r"\d{1,4}")
 
 
 def qualified_name(name: str) -> list[str]:
-    """The kernel's own name behind its named namespaces, without return type, template arguments and parameters.
+    """The named namespaces and the name of a kernel, without return type, template arguments and parameters.
 
-    Read from the left, so that a name which was cut gives it too: [ns, axpy] of "void ns::axpy<float, 4>(float*, …".
+    It reads from the left, so that a truncated name works, too: [ns, axpy] for "void ns::axpy<float, 4>(float*, …".
     """
     if name.startswith("_Z"):
         return _of_mangled(name)
@@ -80,23 +80,23 @@ def bare_name(name: str) -> str:
 
 
 def mangled_part(name: str) -> str:
-    """What stands for that name in the symbol of every instantiation of it: "2ns4axpy"."""
+    """The part of a mangled symbol that all instantiations of that name share: "2ns4axpy"."""
     return "".join(f"{len(part)}{part}" for part in qualified_name(name))
 
 
 def library_of(name: str) -> str | None:
-    """The library that calls its kernels so; None where none is known to."""
+    """The library whose kernels have such names; None if no known one does."""
     plain = _RETURNED.sub("", name)
     return next((library for library, pattern in LIBRARIES if pattern.search(plain)), None)
 
 
 def _of_mangled(name: str) -> list[str]:
-    """The length-prefixed names at the front of a mangled one: [ns, axpy] of "_ZN2ns4axpyIfEEvPT_"."""
-    found: list[str] = []
+    """The length-prefixed names at the front of a mangled one: [ns, axpy] for "_ZN2ns4axpyIfEEvPT_"."""
+    parts: list[str] = []
     position = 3 if name.startswith("_ZN") else 2
     while (length := _LENGTH.match(name, position)) is not None:
         position = length.end() + int(length[0])
-        found.append(name[length.end() : position])
+        parts.append(name[length.end() : position])
         if not name.startswith("_ZN"):
             break
-    return [part for part in found if not part.startswith("_GLOBAL__N_")] or [name]
+    return [part for part in parts if not part.startswith("_GLOBAL__N_")] or [name]

@@ -1,7 +1,7 @@
-"""What a kernel's calls launch, told to the reader: whose the kernels are, and what is odd about it.
+"""Reports the kernels that a call launches: their origin, and flags for odd launches.
 
-For information only. The trace comes out of the submission's own process, which can forge it; nothing here changes a
-verdict or a time.
+It is for information only. The trace comes from the submission's own process, which can forge it; it changes no verdict
+and no time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from profiling.launches.source_kernels import defined_kernels, words
 from sandbox.protocol.launch_trace import CPU_OPERATORS, LaunchTrace
 
 WRITTEN_IN = (KernelType.TRITON, KernelType.CUDA, KernelType.TORCH_CUDA)
-"""Types whose submissions are to bring kernels of their own."""
+"""Kernel types whose submissions are expected to define their own kernels."""
 
 FIG_LEAF = 0.05
-"""A share of the device time below which a submission's own kernels are not what does the work."""
+"""Minimum share of device time in a submission's own kernels for them to do the work."""
 STRAY = 0.01
-"""A share of the device time from which on work without the calls' order is worth a word."""
+"""Minimum share of device time outside of the calls' stream order for a flag."""
 NAMED = 3
-SHOWN_CHARS = 64
+"""Maximum number of kernels that a flag names."""
+NAME_CHARS = 64
+"""Maximum length of a kernel's name in a flag."""
 
 
 class Origin(StrEnum):
-    """Whose a kernel is. UNKNOWN is neither in the source nor known to be a library's, and never held against it."""
+    """The origin of a kernel. UNKNOWN is neither in the source nor a known library's, and never leads to a flag."""
 
     CUSTOM = "custom"
     LIBRARY = "library"
@@ -47,22 +49,22 @@ class _Row:
     origin: Origin
     library: str | None
 
-    def told(self) -> dict[str, Any]:
-        known = {"library": self.library} if self.library else {}
-        return {"name": self.name, "launches": self.launches, "share": self.share, "origin": self.origin.value, **known}
+    def to_dict(self) -> dict[str, Any]:
+        row = {"name": self.name, "launches": self.launches, "share": self.share, "origin": self.origin.value}
+        return row | ({"library": self.library} if self.library else {})
 
 
 def unavailable(reason: str) -> dict[str, Any]:
-    """The answer where nothing is known."""
+    """The result's `launches` without a trace."""
     return {"status": "unavailable", "reason": reason, "advisory": True}
 
 
 def described(
     trace: LaunchTrace, kernel: Kernel, built: Callable[[str], bool] = lambda symbol: False
 ) -> dict[str, Any]:
-    """The answer's `launches`, JSON-ready; figures are per call.
+    """The result's `launches`, JSON-ready; figures are per call.
 
-    `built` says whether a part of a symbol's name occurs in what the submission was built to.
+    `built(part)` says whether a symbol of the submission's build contains that part.
     """
     origin_of = _on_host if trace.source == CPU_OPERATORS else _Origins(kernel, built).of
     rows = []
@@ -79,14 +81,14 @@ def described(
         "launches": trace.launches / trace.calls,
         "streams": trace.streams,
         "custom_share": _share(rows, Origin.CUSTOM) if on_device and rows else None,
-        "kernels": [row.told() for row in rows],
+        "kernels": [row.to_dict() for row in rows],
         "kernels_omitted": trace.distinct - len(rows),
         "flags": [asdict(flag) for flag in _flags(trace, kernel, rows)] if on_device else [],
     }
 
 
 class _Origins:
-    """Tells whose a kernel on the device is, for one submission."""
+    """Finds the origin of device kernels for one submission."""
 
     def __init__(self, kernel: Kernel, built: Callable[[str], bool]) -> None:
         self._words = words(kernel)
@@ -97,7 +99,7 @@ class _Origins:
         if MEMORY.match(name):
             return Origin.MEMORY, None
         library = library_of(name)
-        # A library's template that the submission instantiates itself is its own: it is in what it was built to.
+        # A library's template that the submission instantiates is the submission's own: its build has the symbol.
         if self._built(mangled_part(name)) or self._written(name, library):
             return Origin.CUSTOM, None
         if library is not None:
@@ -105,7 +107,7 @@ class _Origins:
         return (Origin.COMPILER, "torch.compile") if INDUCTOR.match(name) else (Origin.UNKNOWN, None)
 
     def _written(self, name: str, library: str | None) -> bool:
-        """In the source: by any word of it, or, where a library has names like that, by a definition."""
+        """Whether the source contains the name as a word, or as a definition if a library has such names."""
         *namespaces, bare = qualified_name(name)
         return bare in self._words if library is None else not namespaces and bare in self._defined
 
@@ -124,7 +126,7 @@ def _flags(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> list[Flag]:
 
 
 def _stray(trace: LaunchTrace) -> Flag | None:
-    """Work on other streams that is joined with the calls' own is honest, and gets no word."""
+    """The flag for work on other streams that is not joined with the calls' own stream; joined work is honest."""
     if not trace.stray_us or trace.stray_us < STRAY * trace.time_us:
         return None
     share = trace.stray_us / max(trace.time_us, trace.stray_us)
@@ -165,13 +167,13 @@ def _fig_leaf(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> Flag | No
 
 
 def _biggest(rows: list[_Row]) -> str:
-    return _listed([f"{row.bare[:SHOWN_CHARS]} ({row.library or row.origin})" for row in rows])
+    return _listed([f"{row.bare[:NAME_CHARS]} ({row.library or row.origin})" for row in rows])
 
 
 def _listed(names: list[str]) -> str:
-    shown = list(dict.fromkeys(names))
-    more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-    return ", ".join(shown[:NAMED]) + more
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - NAMED} more" if len(unique) > NAMED else ""
+    return ", ".join(unique[:NAMED]) + more
 
 
 def _percent(share: float) -> str:

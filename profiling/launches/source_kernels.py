@@ -1,4 +1,4 @@
-"""Which device kernels a source defines, by its text: nothing of it is run."""
+"""Finds the device kernels that a source defines, from its text alone: nothing of it runs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ MAX_DECLARATION = 1024
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ATTRIBUTE = re.compile(r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)")
-"""`__launch_bounds__(256, 2)` and its like, which stand where the name is looked for."""
+"""Attributes such as `__launch_bounds__(256, 2)`, which precede the kernel's name."""
 _FUNCTION = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
 def words(kernel: Kernel) -> frozenset[str]:
-    """Every word of the source: a kernel whose name is not among them was not written there."""
+    """Every word of the source: a kernel whose name is not among them is not from there."""
     return frozenset(_WORD.findall(kernel.source_code))
 
 
 def defined_kernels(kernel: Kernel) -> frozenset[str]:
     """The names of the `__global__` functions and Triton kernels that the source defines, without namespaces.
 
-    In Python, CUDA is looked for in string literals. Functions that only other kernels call are none, and one that
-    names itself when it is compiled (`repr=`) is left out; so is all of a source that is long or does not parse.
+    In Python it searches string literals for CUDA. It leaves out functions that other kernels call, and Triton kernels
+    that get their name at compilation (`repr=`). A source that is too long or does not parse gives none.
     """
     source = kernel.source_code
     if len(source) > MAX_CHARS:
@@ -43,10 +43,11 @@ def defined_kernels(kernel: Kernel) -> frozenset[str]:
 
 
 def _cuda(source: str) -> frozenset[str]:
-    """By a scan that takes linear time whatever it is given: the referee does it, in no sandbox."""
+    """The `__global__` functions of CUDA text. The scan takes linear time on any text, because the referee itself runs
+    it."""
     _, *declarations = _COMMENT.sub(" ", source).split("__global__")
-    found = (_FUNCTION.search(_ATTRIBUTE.sub(" ", text[:MAX_DECLARATION])) for text in declarations)
-    return frozenset(match[1] for match in found if match is not None)
+    matches = (_FUNCTION.search(_ATTRIBUTE.sub(" ", text[:MAX_DECLARATION])) for text in declarations)
+    return frozenset(match[1] for match in matches if match is not None)
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _triton(tree: ast.AST) -> frozenset[str]:
 
 
 def _triton_aliases(tree: ast.AST) -> Iterator[str]:
-    """What the source calls Triton, its modules and what it takes out of them."""
+    """The names under which the source imports Triton, its modules and their members."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules = (alias for alias in node.names if alias.name.partition(".")[0] == "triton")
@@ -79,7 +80,7 @@ def _triton_aliases(tree: ast.AST) -> Iterator[str]:
 
 
 def _is_jit(decorator: ast.expr, aliases: frozenset[str]) -> bool:
-    """`@triton.jit`, `@jit` taken out of Triton, `@triton.jit(...)`; no other library's."""
+    """Whether it is `@triton.jit`, `@triton.jit(...)` or a `jit` imported from Triton, and of no other library."""
     if isinstance(decorator, ast.Call):
         if any(keyword.arg == "repr" for keyword in decorator.keywords):
             return False

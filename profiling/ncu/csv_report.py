@@ -1,7 +1,7 @@
-"""Reads what Nsight Compute printed of a report (`--csv --page raw`): one row of figures for each launch of a kernel.
+"""Parses a report that Nsight Compute printed with `--csv --page raw`: one row of counters for each kernel launch.
 
-The report was written by the submission's own process tree, so its text is a stranger's: whatever is wrong with it is a
-ValueError. Figures come out in base units (byte, s, hz), whichever ones ncu chose to print.
+The submission's own process tree wrote the report, so that its text is untrusted: any defect raises ValueError. Figures
+are converted to base units (byte, s, hz).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SECONDS = {
 class Launch:
     """One launch: the kernel's name, blocks and threads of a block, figures in base units and those units.
 
-    What ncu left empty or did not count, and what is no number, is not in `values`.
+    `values` lacks the counters that ncu left empty or did not count, and those that are no number.
     """
 
     kernel: str
@@ -51,13 +51,13 @@ class Launch:
 
 
 def read(printed: str) -> list[Launch]:
-    """The launches in a printed report, in their order. Raises ValueError for what is no such text."""
+    """The launches in a printed report, in order. Raises ValueError for any other text."""
     if len(printed) > MAX_CHARS:
         raise ValueError(f"{len(printed)} characters of counters, {MAX_CHARS} are read at most")
     rows = _rows(printed)
     header = next(rows, None)
     if header is None:
-        raise ValueError(f"no table of counters{_said(printed)}")
+        raise ValueError(f"no table of counters{_reason(printed)}")
     if header[:1] != ["ID"]:
         raise ValueError(f"no table of counters: it begins with {_quoted(','.join(header))}")
     if len(header) > MAX_COLUMNS:
@@ -68,30 +68,30 @@ def read(printed: str) -> list[Launch]:
     table = _Table(header, units)
     launches = [table.launch(row) for row in rows]
     if not launches:
-        raise ValueError(f"no launch of a kernel was counted{_said(printed)}")
+        raise ValueError(f"no launch of a kernel was counted{_reason(printed)}")
     return launches
 
 
 class _Table:
-    """Turns rows into launches by the header and the units under it."""
+    """Converts rows to launches, by the header and the row of units."""
 
     def __init__(self, header: list[str], units: list[str]) -> None:
-        places = {name: at for at, name in enumerate(header)}
-        missing = [name for name in ("Kernel Name", "Block Size", "Grid Size") if name not in places]
+        columns = {name: at for at, name in enumerate(header)}
+        missing = [name for name in ("Kernel Name", "Block Size", "Grid Size") if name not in columns]
         if missing:
             raise ValueError(f"the counters have no column {missing[0]!r}")
         self._width = len(header)
-        self._name, self._block, self._grid = (places[name] for name in ("Kernel Name", "Block Size", "Grid Size"))
+        self._name, self._block, self._grid = (columns[name] for name in ("Kernel Name", "Block Size", "Grid Size"))
         # Columns that describe the launch have capitals or blanks; a metric's name has neither.
-        scaled = {name: base_unit(units[at]) for name, at in places.items() if "__" in name or name == name.lower()}
-        self._metrics = [(name, places[name], scale) for name, (_, scale) in scaled.items()]
+        scaled = {name: base_unit(units[at]) for name, at in columns.items() if "__" in name or name == name.lower()}
+        self._metrics = [(name, columns[name], scale) for name, (_, scale) in scaled.items()]
         self._units = {name: unit for name, (unit, _) in scaled.items()}
 
     def launch(self, row: list[str]) -> Launch:
         if len(row) != self._width:
             raise ValueError(f"a row of {len(row)} counters under {self._width} names")
-        found = ((name, _number(row[at], scale)) for name, at, scale in self._metrics)
-        values = {name: number for name, number in found if number is not None}
+        numbers = ((name, _number(row[at], scale)) for name, at, scale in self._metrics)
+        values = {name: number for name, number in numbers if number is not None}
         return Launch(
             printable(row[self._name], NAME_CHARS) or "?",
             _dimensions(row[self._grid]),
@@ -102,7 +102,7 @@ class _Table:
 
 
 def base_unit(unit: str) -> tuple[str, float]:
-    """The unit without its magnitude, and by what a figure in it is to be multiplied: "Gbyte/s" is ("byte/s", 1e9)."""
+    """The base unit and the factor to convert a figure to it: "Gbyte/s" is ("byte/s", 1e9)."""
     parts = [_base(part) for part in printable(unit, UNIT_CHARS).split("/")]
     scale = parts[0][1]
     for _, below in parts[1:]:
@@ -111,7 +111,7 @@ def base_unit(unit: str) -> tuple[str, float]:
 
 
 def printable(text: str, chars: int) -> str:
-    """A stranger's text on one line, without what a terminal would act on, and not too long."""
+    """Untrusted text on one line, without control characters, and cut to `chars`."""
     return _UNPRINTABLE.sub(" ", text[: 2 * chars]).strip()[:chars]
 
 
@@ -122,7 +122,7 @@ def _base(unit: str) -> tuple[str, float]:
 
 
 def _rows(printed: str) -> Iterator[list[str]]:
-    """The table's rows, without the lines that ncu says something in, as many as are allowed."""
+    """The table's rows without ncu's own messages. Raises ValueError above MAX_LAUNCHES."""
     lines = (line for line in printed.splitlines(keepends=True) if line.strip() and not line.startswith("=="))
     try:
         for count, row in enumerate(csv.reader(lines, strict=True)):
@@ -134,7 +134,7 @@ def _rows(printed: str) -> Iterator[list[str]]:
 
 
 def _number(cell: str, scale: float) -> float | None:
-    """ncu puts commas between thousands; it leaves cells empty, or writes `no data`, `n/a` and words into them."""
+    """The number in a cell, None if it holds none: a cell may be empty, or hold `no data`, `n/a` or words."""
     if not _NUMBER.fullmatch(cell):
         return None
     number = float(cell.replace(",", "")) * scale
@@ -142,15 +142,15 @@ def _number(cell: str, scale: float) -> float | None:
 
 
 def _dimensions(cell: str) -> tuple[int, int, int]:
-    found = _DIMENSIONS.fullmatch(cell.strip())
-    if found is None:
+    match = _DIMENSIONS.fullmatch(cell.strip())
+    if match is None:
         raise ValueError(f"no dimensions of a launch: {_quoted(cell)}")
-    x, y, z = (int(part) for part in found.groups())
+    x, y, z = (int(part) for part in match.groups())
     return x, y, z
 
 
-def _said(printed: str) -> str:
-    """What ncu gave as a reason, where it gave one."""
+def _reason(printed: str) -> str:
+    """The reason that ncu printed, if any."""
     lines = [line for line in printed.splitlines() if line.startswith(("==ERROR==", "==WARNING==", "==PROF== No "))]
     return f"; ncu says: {printable(lines[0].split('== ', 1)[-1], QUOTED_CHARS)}" if lines else ""
 

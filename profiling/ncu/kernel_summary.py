@@ -1,7 +1,7 @@
-"""What the hardware counted of each kernel, in the terms of docs/DEVICE_METRICS_GUIDE.md.
+"""Summarises the hardware counters of each kernel, in the terms of docs/DEVICE_METRICS_GUIDE.md.
 
-A figure that ncu did not give is None, never 0. All of it is the word of the submission's own process tree.
-"""
+A figure that ncu did not give is None, never 0. All of them come from the submission's own process tree and are
+advisory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ from profiling.ncu.metrics import (
 Figure = float | None
 
 BUSY_PERCENT = 60.0
-"""From this share of a peak on a kernel is bound by it; below, by waiting (the limit of ncu's rule SOLBottleneck)."""
+"""Minimum percentage of a peak that bounds a kernel; below it waiting does (the limit of ncu's rule SOLBottleneck)."""
 
 _LIMITS = {"warps": "warps", "blocks": "blocks", "registers": "registers", "shared_memory": "shared_mem"}
-"""In the order in which they are named where several limits are equal: what is full by its warps lacks nothing."""
-STALLS_TOLD = 8
+"""ncu's names of the occupancy limits, in the order of preference where several are equal: full warps are no
+problem."""
+MAX_STALLS = 8
+"""Maximum number of stall reasons in a summary."""
 STALL_PERCENT = 1.0
+"""Minimum percentage of a stall reason in a summary."""
 
 
 @dataclass(frozen=True)
@@ -68,25 +71,25 @@ class KernelCounters:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, as it stands in an answer."""
-        told = {key: value for key, value in vars(self).items() if key != "multiprocessors"}
-        return {key: rounded(value) for key, value in told.items()}
+        """The summary as it stands in a result; JSON-ready."""
+        fields = {key: value for key, value in vars(self).items() if key != "multiprocessors"}
+        return {key: rounded(value) for key, value in fields.items()}
 
 
-def kernel_counters(launches: Sequence[Launch], asked: Sequence[str] = ()) -> list[KernelCounters]:
-    """The kernels of a call by name, those with the most time first; `asked` are metrics to pass on as they are."""
+def kernel_counters(launches: Sequence[Launch], requested: Sequence[str] = ()) -> list[KernelCounters]:
+    """The kernels of a call by name, those with the most time first; `requested` are metrics to pass on unchanged."""
     by_name: dict[str, list[Launch]] = {}
     for launch in launches:
         by_name.setdefault(launch.kernel, []).append(launch)
     groups = [CounterTotals(group) for group in by_name.values()]
     seconds = [group.seconds for group in groups]
-    known = [one for one in seconds if one is not None]
-    all_seconds = sum(known) if len(known) == len(seconds) else None
-    found = [_kernel(group, all_seconds, asked) for group in groups]
-    return sorted(found, key=lambda kernel: kernel.time_us or 0.0, reverse=True)
+    timed = [one for one in seconds if one is not None]
+    all_seconds = sum(timed) if len(timed) == len(seconds) else None
+    kernels = [_kernel(group, all_seconds, requested) for group in groups]
+    return sorted(kernels, key=lambda kernel: kernel.time_us or 0.0, reverse=True)
 
 
-def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> KernelCounters:
+def _kernel(of: CounterTotals, all_seconds: Figure, requested: Sequence[str]) -> KernelCounters:
     memory, speed = _memory(of), _speed_of_light(of)
     pipes = {pipe: of.mean(of_peak(counter)) for pipe, counter in PIPES.items()}
     executed = of.total("smsp__inst_executed.sum")
@@ -118,7 +121,7 @@ def _kernel(of: CounterTotals, all_seconds: Figure, asked: Sequence[str]) -> Ker
         },
         bank_conflicts=_bank_conflicts(of),
         coalescing=_coalescing(of),
-        requested_metrics=_asked(of, asked),
+        requested_metrics=_requested_metrics(of, requested),
     )
 
 
@@ -143,13 +146,15 @@ def _memory(of: CounterTotals) -> dict[str, Figure]:
 
 
 def dram_bytes(of: CounterTotals) -> Figure:
-    """Bytes that were read from and written to the device's memory."""
+    """Bytes read from and written to the device's memory."""
     return of.summed(DRAM_BYTES)
 
 
 def operations(of: CounterTotals) -> Figure:
-    """Floating-point operations of all launches (on the tensor cores integer ones too); None where the count is not
-    known. Cards have different tensor cores: those counters that ncu does not give are taken as not there."""
+    """Floating-point operations of all launches (on tensor cores integer ones too); None if the count is unknown.
+
+    Cards have different tensor cores: a missing counter of tensor cores counts as 0, unless all of them are missing.
+    """
     counts = []
     for launch in of.launches:
         cycles = launch.values.get("smsp__cycles_elapsed.avg")
@@ -165,7 +170,7 @@ def operations(of: CounterTotals) -> Figure:
 
 
 def _roofline(of: CounterTotals, memory: dict[str, Figure], speed: dict[str, Figure]) -> dict[str, Any]:
-    """The point under the roof of the device memory and the arithmetic; caches and shared memory are not in it."""
+    """The position under the roofs of device memory and arithmetic, without caches and shared memory."""
     flops = operations(of)
     dram, sm = memory["dram_percent"], speed["sm_percent"]
     bound = None
@@ -181,31 +186,33 @@ def _roofline(of: CounterTotals, memory: dict[str, Figure], speed: dict[str, Fig
 
 
 def _occupancy(of: CounterTotals) -> dict[str, Any]:
-    blocks = {ours: of.of_longest(f"launch__occupancy_limit_{theirs}") for ours, theirs in _LIMITS.items()}
-    known = {what: count for what, count in blocks.items() if count is not None}
+    blocks = {name: of.of_longest(f"launch__occupancy_limit_{ncu_name}") for name, ncu_name in _LIMITS.items()}
+    counted = {name: count for name, count in blocks.items() if count is not None}
     return {
         "achieved_percent": of.mean("sm__warps_active.avg.pct_of_peak_sustained_active"),
         "theoretical_percent": of.mean("sm__maximum_warps_per_active_cycle_pct"),
         "block_limits": blocks,
-        "limited_by": min(known, key=lambda what: known[what]) if len(known) == len(blocks) else None,
+        "limited_by": min(counted, key=lambda name: counted[name]) if len(counted) == len(blocks) else None,
     }
 
 
 def _stalls(of: CounterTotals) -> list[dict[str, Any]]:
     shares = {reason: stall_percent(of, reason) for reason in STALLS if reason != "selected"}
-    found = sorted(((share, reason) for reason, share in shares.items() if share is not None), reverse=True)
-    told = [(share, reason) for share, reason in found[:STALLS_TOLD] if share >= STALL_PERCENT]
-    return [{"reason": reason, "percent": share} for share, reason in told]
+    ranked = sorted(((share, reason) for reason, share in shares.items() if share is not None), reverse=True)
+    return [{"reason": reason, "percent": share} for share, reason in ranked[:MAX_STALLS] if share >= STALL_PERCENT]
 
 
 def stall_percent(of: CounterTotals, reason: str) -> Figure:
-    """The share of a warp's time that it waits for that reason."""
+    """The percentage of a warp's time that it waits for that reason."""
     return ratio(of.mean(stalled(reason)), of.mean(LATENCY), 100.0)
 
 
 def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
-    """Instructions that spill, or, where ncu was not asked for its sections, all on local memory; `counter` says which:
-    arrays with an index that the compiler does not know are there too."""
+    """Instructions that spill registers; without ncu's sections, all instructions on local memory. `counter` says
+    which.
+
+    Local memory also holds arrays whose index the compiler does not know.
+    """
     kinds = {
         "register_spills": of.total("sass__inst_executed_register_spilling"),
         "local_memory": of.summed(f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st")),
@@ -215,9 +222,9 @@ def _spills(of: CounterTotals, executed: Figure) -> dict[str, Any]:
 
 
 def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:
-    """By the addresses of each access, so that wide ones that need several turns in any case count as no conflict."""
-    turns, ideal = of.total("memory_l1_wavefronts_shared"), of.total("memory_l1_wavefronts_shared_ideal")
-    return {"n_way": ratio(turns, ideal), "excess_percent": _excess(turns, ideal)}
+    """Bank conflicts by wavefronts: wide accesses, which always need several wavefronts, do not count as conflicts."""
+    wavefronts, ideal = of.total("memory_l1_wavefronts_shared"), of.total("memory_l1_wavefronts_shared_ideal")
+    return {"n_way": ratio(wavefronts, ideal), "excess_percent": _excess(wavefronts, ideal)}
 
 
 def _coalescing(of: CounterTotals) -> dict[str, Figure]:
@@ -237,14 +244,14 @@ def _excess(done: Figure, ideal: Figure) -> Figure:
     return None if done is None or ideal is None else ratio(max(done - ideal, 0.0), done, 100.0)
 
 
-def _asked(of: CounterTotals, asked: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A count (`.sum` at its end) is added up, all else is a weighted mean."""
+def _requested_metrics(of: CounterTotals, requested: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The requested metrics: sums of counts (names that end in `.sum`), weighted means of all others."""
     return {
         name: {
             "value": of.total(name) if name.endswith(".sum") else of.mean(name),
             "unit": of.longest.units.get(name),
         }
-        for name in asked
+        for name in requested
     }
 
 

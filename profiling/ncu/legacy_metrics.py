@@ -1,7 +1,7 @@
-"""The counters of a call under the names that the service before this one gave them, for its clients.
+"""The counters of a call under the names of the original service, for its clients.
 
-One figure for all kernels of a call: counts are summed, rates and percentages weighted by duration, and parameters of a
-launch are those of the longest one. What ncu did not give is left out.
+Each figure covers all kernels of a call: sums of counts, means of rates weighted by duration, and launch parameters of
+the longest launch. Figures that ncu did not give are omitted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _sectors_a_request(op: str) -> _Reading:
 
 
 def _unit(name: str, unit: str) -> _Reading:
-    """The unit of a figure that is there."""
+    """A reading that gives the unit if the figure exists."""
     return lambda of: None if of.total(name) is None else unit
 
 
@@ -66,8 +66,8 @@ _LIMITS = {
 
 def _shared_bytes(of: CounterTotals) -> float | None:
     parts = [of.of_longest(f"launch__shared_mem_per_block_{kind}") for kind in ("static", "dynamic")]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    values = [part for part in parts if part is not None]
+    return sum(values) if len(values) == len(parts) else None
 
 
 CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
@@ -150,11 +150,11 @@ CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
         "gpc_cycles_elapsed_unit": _unit(_CYCLES, "cycle"),
     },
 }
-"""The service before had these names; which of ncu's metrics stands behind each is ours where ncu's name is no more."""
+"""The original service's names. This service chose the metric behind each name that ncu no longer has."""
 
 
 def original_metrics(launches: Sequence[Launch]) -> dict[str, dict[str, Any]]:
-    """The figures of a call by category. Categories without a figure are left out."""
+    """The figures of a call by category; categories without a figure are omitted."""
     of = CounterTotals(launches)
     read = {
         category: {name: value for name, reading in fields.items() if (value := reading(of)) is not None}

@@ -1,9 +1,8 @@
-"""What Nsight Compute is asked to count: its arguments for a level and the metrics that a request names besides.
+"""Chooses the metrics of Nsight Compute for a level, and builds its command line.
 
-The names are those of ncu 2025.3 (compute capability 8.0 and newer). `derived__*` is ncu's own arithmetic on what its
-sections collect and cannot be asked for by name (Nsight Compute, Source Page, Pre-Defined Source Metrics), so the basic
-level asks for the operands and divides here (profiling/ncu/kernel_summary.py).
-"""
+The names are those of ncu 2025.3 (compute capability 8.0 and newer). ncu computes `derived__*` metrics from its
+sections, and does not take them by name (Nsight Compute, Source Page, Pre-Defined Source Metrics). The basic level
+therefore asks for the operands, and profiling/ncu/kernel_summary.py divides them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from collections.abc import Collection, Sequence
 from domain.device_metrics import Level
 
 LAUNCHES = {Level.BASIC: 64, Level.FULL: 32}
-"""Kernel launches of a call that are counted at most: each is run again for every pass, 24 times at "basic" and 38 at
+"""Maximum number of profiled launches of a call. ncu repeats each launch for every pass: 24 times at "basic" and 38 at
 "full" on an H200 (docs/measurements.md)."""
 
 STALLS = (
@@ -21,15 +20,14 @@ STALLS = (
     "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected",
     "short_scoreboard", "sleeping", "tex_throttle", "wait",
 )  # fmt: skip
-"""What a warp can be at between two instructions, by the name in ncu's metrics. `selected` is the one that is no
-waiting."""
+"""States of a warp between two instructions, by the name in ncu's metrics. All but `selected` are waiting."""
 
 FLOPS = {
     **dict.fromkeys(("dadd", "dmul", "fadd", "fmul"), 1),
     **dict.fromkeys(("dfma", "ffma", "hadd", "hmul"), 2),
     "hfma": 4,
 }
-"""Operations of one thread in one instruction. Half-precision instructions are taken as packed, as ncu takes them."""
+"""Operations of one thread in one instruction. Half-precision instructions count as packed, as in ncu."""
 
 TENSOR_SOURCES = ("bf16_dst_fp32", "fp16", "fp64", "fp8_sparsity_off", "fp8_sparsity_on", "int8", "tf32_dst_fp32")
 
@@ -44,12 +42,12 @@ PIPES = {
 
 
 def stalled(reason: str) -> str:
-    """Warps that wait for that reason, per instruction issued: cycles of a warp's latency."""
+    """The metric of warps that wait for that reason per issued instruction: cycles of a warp's latency."""
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
 
 
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
-"""Cycles from one instruction of a warp to its next, whatever it is at meanwhile."""
+"""Cycles from one instruction of a warp to its next one."""
 
 DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 SECTORS = "memory_l2_theoretical_sectors_global"
@@ -57,22 +55,22 @@ SECTORS_IDEAL = f"{SECTORS}_ideal"
 
 
 def accesses(what: str, op: str) -> str:
-    """The `requests` or `sectors` of global memory's loads (`ld`) or stores (`st`)."""
+    """The metric of `requests` or `sectors` of global memory's loads (`ld`) or stores (`st`)."""
     return f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
 
 
 def thread_operations(name: str) -> str:
-    """Threads that run that instruction, a cycle."""
+    """The metric of threads that run that instruction per cycle."""
     return f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum.per_cycle_elapsed"
 
 
 def tensor_operations(source: str) -> str:
-    """Operations of the tensor cores on that dtype."""
+    """The metric of operations of the tensor cores on that dtype."""
     return f"sm__ops_path_tensor_src_{source}.sum"
 
 
 def of_peak(counter: str, over: str = "elapsed") -> str:
-    """The counter's average in % of what the unit can sustain, over all cycles or the ones that it was active in."""
+    """The metric of a counter's average in % of the unit's sustained peak, over elapsed or active cycles."""
     return f"{counter}.avg.pct_of_peak_sustained_{over}"
 
 
@@ -132,36 +130,36 @@ BASIC = (
 """Each of them is a column of profiling/ncu/kernel_summary.py or profiling/ncu/legacy_metrics.py."""
 
 PRINTING = ("--csv", "--page", "raw", "--print-units", "base")
-"""How a report is printed so that profiling/ncu/csv_report.py reads it."""
+"""Arguments with which ncu prints a report for profiling/ncu/csv_report.py."""
 
 _COMPLAINT = re.compile(r"^==ERROR== .*\bmetrics?\b.*$", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.:/])[a-z][a-z0-9]*_[a-z0-9_]*(?:\.[a-z0-9_]+){0,5}(?![\w/])", re.ASCII)
 
 
 def arguments(level: Level, metrics: Sequence[str] = (), *, without: Collection[str] = ()) -> list[str]:
-    """ncu's arguments for counting at `level`, and `metrics` besides.
+    """ncu's arguments for profiling at `level`, with `metrics` in addition.
 
-    `without` are names that ncu has refused on this card. What is run, where the report goes and which part of the
-    process is looked at is the caller's.
+    `without` are names that ncu has refused on this card. The caller adds the program, the report's path and the part
+    of the process to profile.
     """
     named = [*(BASIC if level is Level.BASIC else ()), *metrics]
-    kept = [name for name in dict.fromkeys(named) if name not in without]
+    requested = [name for name in dict.fromkeys(named) if name not in without]
     return [
         *(("--set", "full") if level is Level.FULL else ()),
-        *(("--metrics", ",".join(kept)) if kept else ()),
-        "--clock-control", "none",  # The clocks are the worker's, and those that the times were taken at.
-        # ncu's default, and wanted: caches are emptied before each pass, as they are cold in a timed window. Without it
-        # the second pass of a kernel finds in the L2 what the first has left there.
+        *(("--metrics", ",".join(requested)) if requested else ()),
+        "--clock-control", "none",  # Keep the worker's clocks, at which the times were measured.
+        # The default: flush caches before each pass, because they are cold in a timed window, too. Otherwise a second
+        # pass would find the first pass's data in the L2.
         "--cache-control", "all",
         "--launch-count", str(LAUNCHES[level]),
-        "--kill", "no",  # The process ends by itself: a runner that is killed looks like one that crashed.
+        "--kill", "no",  # The process ends by itself: a killed runner would look like a crashed one.
     ]  # fmt: skip
 
 
-def refused(said: str) -> tuple[str, ...]:
-    """The metrics that ncu says this card does not have, out of what it printed.
+def refused(printed: str) -> tuple[str, ...]:
+    """The metrics that this card lacks by ncu's error message.
 
-    ncu then counts nothing at all, so the run is to be repeated without them. Its sentence differs between versions:
+    ncu then profiles nothing, and the caller repeats the run without them. The message differs between versions:
     "Failed to access the following 2 metrics: …", "Failed to find metric …".
     """
-    return tuple(dict.fromkeys(name for line in _COMPLAINT.findall(said) for name in _NAME.findall(line)))
+    return tuple(dict.fromkeys(name for line in _COMPLAINT.findall(printed) for name in _NAME.findall(line)))

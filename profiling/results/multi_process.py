@@ -1,6 +1,6 @@
-"""One time, and one speed-up, out of what the same kernels took in several processes (docs/adr/0038).
+"""Combines the timings of the same kernels from several processes into one time and one speed-up (docs/adr/0038).
 
-The processes are the sample: what a kernel differs by from one to the next no number of windows in one averages out.
+The processes are the sample: more windows in one process cannot average out the differences between processes.
 """
 
 from __future__ import annotations
@@ -16,46 +16,47 @@ import numpy as np
 from domain.flags import Flag, FlagCode
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import joined
-from profiling.stats.downsample import places, rounded
-from profiling.stats.process_variance import process_apart_ms
+from profiling.stats.downsample import evenly_spaced, rounded
+from profiling.stats.process_variance import process_spread_ms
 from profiling.stats.statistics import Sample, measured, standard_error, student_t
 from profiling.stats.stopping_rule import Stop
 
 DISTRIBUTIONS = ("none", "windows", "events")
-"""Where a distribution comes from, what says the least first."""
-JOBS_APART = 1.4
-"""So many times as much jobs' times differ as their processes say, which stand close to each other in time: those of
-thirty with twelve processes by 1.3, of seventeen with twenty by 1.5 (docs/measurements.md)."""
-PAIRS_APART, PAIRS_KNOWN = 1.5, 1.3
-FEW_APART, FEW_KNOWN = 1.8, 1.5
-"""Ratios of 220 jobs do not, so that one in twenty of equal kernels would be told apart: that is to be rarer, though
-the narrower of two intervals is taken: of four pairs one in forty, one in thirty where only one side differs from
-process to process. The second is where other jobs tell what processes differ by
-(tests/profiling/results/test_multi_process.py); of three pairs or two more are wrong by chance."""
-KNOWN_FREEDOM = 2
-"""What is known from other jobs counts for so many degrees of freedom beside what the job's own processes show."""
-KNOWN_TIMES = 4.0
-"""Where their variance is so many times what is known, nothing is known of this kernel."""
+"""Sources of a distribution, from the least to the most informative."""
+JOB_SPREAD = 1.4
+"""Ratio of the spread between jobs to that between one job's processes, which run close in time: 1.3 for thirty jobs
+with twelve processes, 1.5 for seventeen with twenty (docs/measurements.md)."""
+PAIR_WIDENING, PAIR_WIDENING_PRIOR = 1.5, 1.3
+FEW_WIDENING, FEW_WIDENING_PRIOR = 1.8, 1.5
+"""Factors of a ratio's interval, for four pairs and more, and for fewer. Ratios do not spread between 220 jobs, so that
+a factor of 1 would call one in twenty equal kernels different. With these it is one in forty of four pairs, although
+the narrower of two intervals counts. It is one in thirty if only one side differs between processes. The second factor
+applies where other jobs provide a prior (tests/profiling/results/test_multi_process.py). Three pairs are wrong by
+chance more often."""
+PRIOR_FREEDOM = 2
+"""Degrees of freedom of the prior variance from other jobs."""
+PRIOR_MAX_RATIO = 4.0
+"""Maximum ratio of the job's own variance to the prior's; above it the prior does not fit this kernel."""
 IN_SO_MANY = "in {} of {} processes"
 
 
 def pooled_timing(each: Sequence[Timing]) -> Timing:
-    """The mean of what the kernel took in each process, in ms; `relative_ci` by what these differ by.
+    """The mean of the kernel's times in each process, in ms; `relative_ci` comes from the spread between processes.
 
-    An upper bound in one of them makes it one, with the flag that says so and without an interval. `stats` are of all
-    calls: their percentiles and medians are the means of each process's.
+    An upper bound in one process makes the result an upper bound, with its flag and without an interval. `stats` cover
+    all calls; medians and percentiles are means over the processes.
     """
     first = each[0]
     if len(each) == 1:
         return first
     times = np.array([one.latency_ms for one in each])
-    known = all(one.relative_ci is not None for one in each)
+    is_precise = all(one.relative_ci is not None for one in each)
     singles = [one.single_call_ms for one in each if one.single_call_ms is not None]
     launches = {one.launches for one in each}
     windows = [ms for one in each for ms in one.window_ms]
     starts = np.cumsum([0, *(len(one.window_ms) for one in each)])
     excluded = {int(start) + place for start, one in zip(starts, each, strict=False) for place in one.excluded_windows}
-    shown = places(len(windows))
+    listed = evenly_spaced(len(windows))
     return replace(
         first,
         method=pooled_method([one.method for one in each]),
@@ -69,23 +70,23 @@ def pooled_timing(each: Sequence[Timing]) -> Timing:
         single_call_ms=float(np.mean(singles)) if singles else None,
         launch_overhead_correction_us=float(np.mean([one.launch_overhead_correction_us for one in each])),
         launches=first.launches if len(launches) == 1 else None,
-        relative_ci=JOBS_APART * _margin(times) / float(times.mean()) if known else None,
+        relative_ci=JOB_SPREAD * _margin(times) / float(times.mean()) if is_precise else None,
         stop_reason=next((one.stop_reason for one in each if one.stop_reason == Stop.TIMEOUT), first.stop_reason),
         gpu_state=joined([one.gpu_state for one in each if one.gpu_state is not None]),
-        window_ms=[windows[place] for place in shown],
-        excluded_windows=[number for number, place in enumerate(shown) if place in excluded],
+        window_ms=[windows[place] for place in listed],
+        excluded_windows=[number for number, place in enumerate(listed) if place in excluded],
         per_process_ms=[rounded(time_ms) for time_ms in times],
         baseline_from_cache=any(one.baseline_from_cache for one in each),
     )
 
 
 def pooled_method(each: Sequence[str]) -> str:
-    """How windows were taken in any process, then each remark about it once."""
+    """The methods of all processes, then each remark about them once."""
     parts = [method.split("; ") for method in each]
     return "; ".join(
         [
-            " and ".join(dict.fromkeys(how for how, *_ in parts)),
-            *dict.fromkeys(said for _, *more in parts for said in more),
+            " and ".join(dict.fromkeys(method for method, *_ in parts)),
+            *dict.fromkeys(remark for _, *remarks in parts for remark in remarks),
         ]
     )
 
@@ -114,40 +115,41 @@ def pooled_flags(each: Sequence[Sequence[Flag]]) -> list[Flag]:
 def pooled_speedup(
     each: Sequence[Speedup | None], references: Sequence[Timing], candidates: Sequence[Timing]
 ) -> Speedup | None:
-    """The mean of the ratios' logarithms in pairs of processes, with a 95 % interval by what these differ by.
+    """The mean of the logarithms of the ratios over pairs of processes, with a 95 % interval from their spread.
 
-    `references` and `candidates` are the timings in those processes. Where one is a bound alone, that one; None where
-    one is none. A ratio that the host may have made another, by what its timing says, may lie anywhere in its interval.
+    `references` and `candidates` are the timings in those processes. If one process gives only a bound, the result is
+    that bound; if one gives none, it is None. A ratio that the host may have changed, by a flag of its timing, counts
+    with its whole interval.
     """
-    found = [one for one in each if one is not None]
-    if len(found) < len(each):
+    speedups = [one for one in each if one is not None]
+    if len(speedups) < len(each):
         return None
-    bounds = [one for one in found if one.ci_low <= 0 or math.isinf(one.ci_high)]
-    if len(found) == 1 or bounds:
-        return [*bounds, *found][0]
-    ratios = np.log([one.ratio for one in found])
+    bounds = [one for one in speedups if one.ci_low <= 0 or math.isinf(one.ci_high)]
+    if len(speedups) == 1 or bounds:
+        return [*bounds, *speedups][0]
+    ratios = np.log([one.ratio for one in speedups])
     times = [np.log([timing.latency_ms for timing in side]) for side in (references, candidates)]
-    known = [_process_variance(side) for side in (references, candidates)]
-    margin = _ratio_margin(ratios, times[0] + times[1], known[0] + known[1])
+    priors = [_prior_variance(side) for side in (references, candidates)]
+    margin = _ratio_margin(ratios, times[0] + times[1], priors[0] + priors[1])
     doubtful = [any(flag.code is FlagCode.HOST_JITTER for flag in timing.flags) for timing in candidates]
     low, high = (
         float(np.where(doubtful, np.log(ends), ratios).mean())
-        for ends in ([one.ci_low for one in found], [one.ci_high for one in found])
+        for ends in ([one.ci_low for one in speedups], [one.ci_high for one in speedups])
     )
     return measured(math.exp(float(ratios.mean())), math.exp(low - margin), math.exp(high + margin))
 
 
 def _margin(sample: Sample) -> float:
-    """How far a 95 % interval of the mean goes each way."""
+    """Half the width of the mean's 95 % interval."""
     return student_t(sample.size - 1) * standard_error(sample)
 
 
-def _process_variance(side: Sequence[Timing]) -> float:
-    """What is known of how far that kernel's time differs between processes of this card, relative; 0 of nothing."""
+def _prior_variance(side: Sequence[Timing]) -> float:
+    """The relative variance of a kernel's time between processes, as measured on other jobs; 0 if unknown."""
     if any(timing.launches is None for timing in side):
         return 0.0
     each = [
-        process_apart_ms(timing.calls_per_window, timing.launches or 1, 0.0)
+        process_spread_ms(timing.calls_per_window, timing.launches or 1, 0.0)
         / timing.calls_per_window
         / timing.latency_ms
         for timing in side
@@ -155,27 +157,30 @@ def _process_variance(side: Sequence[Timing]) -> float:
     return float(np.mean(np.square(each)))
 
 
-def _ratio_margin(ratios: Sample, sums: Sample, known: float) -> float:
-    """How far a 95 % interval of the mean ratio goes each way; `ratios` and `sums` are of a pair's logarithms.
+def _ratio_margin(ratios: Sample, sums: Sample, prior: float) -> float:
+    """Half the width of the mean ratio's 95 % interval; `ratios` and `sums` are of the logarithms of a pair's times.
 
-    By all processes of both sides, twice as many as pairs: Student's t of four pairs is 3.2 with three degrees of
-    freedom, of eight processes 2.4 with six. Processes differ by themselves, so that sums vary as ratios do. Where
-    something moves both sides of a pair, as a card does that grows warm, they vary by more: then ratios tell better.
-    Nothing is known on a card that has the sides of a pair differ against each other.
+    Two estimates of the variance compete, and the narrower interval counts. One uses the pairs' ratios. The other uses
+    all processes of both sides, twice as many: Student's t is 2.4 for eight processes with six degrees of freedom, and
+    3.2 for four pairs with three. Processes vary independently, so that sums of a pair vary as ratios do. If something
+    moves both sides of a pair, such as a warming card, sums vary more and the ratios give the narrower interval.
+    Neither estimate covers a card on which the sides of a pair differ against each other.
 
-    `known` is a ratio's variance by what other jobs' processes differed by. It stands beside the job's own as an
-    inverse gamma prior does (Gelman et al., Bayesian Data Analysis, section 2.6): four pairs that are alike by luck are
-    not believed to be, and four that are not cost less width.
+    `prior` is the ratio's variance by the processes of other jobs, 0 if unknown. It enters as an inverse gamma prior
+    (Gelman et al., Bayesian Data Analysis, section 2.6). Four pairs that agree by luck then keep a realistic width, and
+    four that differ by chance get a narrower one.
     """
-    free = ratios.size - 1
+    freedom = ratios.size - 1
     of_pairs, of_sums = float(ratios.var(ddof=1)), float(sums.var(ddof=1))
-    told = [(of_pairs, free), ((of_pairs + of_sums) / 2, 2 * free)]
-    wider, wider_known = (FEW_APART, FEW_KNOWN) if ratios.size < 4 else (PAIRS_APART, PAIRS_KNOWN)
-    if known and min(variance for variance, _ in told) <= KNOWN_TIMES * known:
-        wider = wider_known
-        more = KNOWN_FREEDOM
-        told = [((more * known + own * variance) / (more + own), more + own) for variance, own in told]
-    return wider * min(student_t(own) * math.sqrt(variance / ratios.size) for variance, own in told)
+    estimates = [(of_pairs, freedom), ((of_pairs + of_sums) / 2, 2 * freedom)]
+    widening, widening_prior = (
+        (FEW_WIDENING, FEW_WIDENING_PRIOR) if ratios.size < 4 else (PAIR_WIDENING, PAIR_WIDENING_PRIOR)
+    )
+    if prior and min(variance for variance, _ in estimates) <= PRIOR_MAX_RATIO * prior:
+        widening = widening_prior
+        more = PRIOR_FREEDOM
+        estimates = [((more * prior + free * variance) / (more + free), more + free) for variance, free in estimates]
+    return widening * min(student_t(free) * math.sqrt(variance / ratios.size) for variance, free in estimates)
 
 
 def _pooled_stats(each: Sequence[RuntimeStats]) -> RuntimeStats:

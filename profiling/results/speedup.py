@@ -1,4 +1,4 @@
-"""Two contenders' windows, shot side by side: how they compare, and how narrowly that is known."""
+"""The speed-up of a candidate over its reference from paired windows, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -8,44 +8,45 @@ from domain.result import Speedup
 from profiling.results.samples import TimeRecord
 from profiling.stats.statistics import measured, ratio_half_width, speedup, undisturbed
 
-PLACES_ALIKE = 3.0
-"""Where calls of several launches keep data for each other is drawn anew for every window, but part of it stays where
-it was: ratios of such kernels with themselves vary that much more than their windows say (docs/measurements.md)."""
+SHUFFLE_CORRELATION = 3.0
+"""Ratio of the true error to the windows' own error, for kernels of several launches. The referee moves the memory
+between launches for every window, but part of it stays in place, so that windows are not independent. Ratios of such
+kernels with themselves vary that much more than their windows say (docs/measurements.md)."""
 
 
 def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
-    """From the windows that were shot side by side; a pair counts where nothing broke into either.
+    """The speed-up from paired windows; a pair counts if neither window was disturbed. None without a usable ratio.
 
-    Where the host may have had part in the candidate's time, the interval holds all that it may be.
+    If the host may have added to the candidate's time, the interval covers every possible share of it.
     """
     added_ms, error_ms, (least_ms, most_ms) = candidate.correction
-    found = _speedup(reference, candidate, added_ms, error_ms)
-    if found is None or least_ms == most_ms:
-        return found
+    result = _speedup(reference, candidate, added_ms, error_ms)
+    if result is None or least_ms == most_ms:
+        return result
     least, most = (_speedup(reference, candidate, end_ms, error_ms) for end_ms in (least_ms, most_ms))
     low, high = most.ci_low if most is not None else 0.0, least.ci_high if least is not None else math.inf
-    return measured(found.ratio, min(found.ci_low, low), max(found.ci_high, high))
+    return measured(result.ratio, min(result.ci_low, low), max(result.ci_high, high))
 
 
 def _speedup(reference: TimeRecord, candidate: TimeRecord, added_ms: float, error_ms: float) -> Speedup | None:
-    """With that added to the candidate's windows, and the error of it."""
-    ours, theirs = candidate.net_ms, reference.net_ms
-    kept = undisturbed(ours) & undisturbed(theirs)
+    """The speed-up with `added_ms` added to the candidate's windows; `error_ms` is its standard error."""
+    candidate_ms, reference_ms = candidate.net_ms, reference.net_ms
+    used = undisturbed(candidate_ms) & undisturbed(reference_ms)
     unlike_ms = abs(reference.launch_shift_ms - candidate.launch_shift_ms) / 2
-    several = candidate.is_cuda and max(reference.launches_at_most, candidate.launches_at_most) > 1
+    several = candidate.is_cuda and max(reference.max_launches, candidate.max_launches) > 1
     return speedup(
-        theirs[kept],
-        ours[kept] + added_ms,
-        apart_ms=(
-            reference.apart_ms(unlike_ms),
-            math.hypot(candidate.apart_ms(unlike_ms), error_ms),
+        reference_ms[used],
+        candidate_ms[used] + added_ms,
+        process_spread_ms=(
+            reference.process_spread_ms(unlike_ms),
+            math.hypot(candidate.process_spread_ms(unlike_ms), error_ms),
         ),
-        likeness=PLACES_ALIKE if several else 1.0,
+        correlation=SHUFFLE_CORRELATION if several else 1.0,
     )
 
 
 def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:
-    """Half the width of the ratio's 95 % interval, relative to it, as far as more windows can narrow it."""
-    ours, theirs = candidate.net_ms, reference.net_ms
-    kept = undisturbed(ours) & undisturbed(theirs)
-    return ratio_half_width(theirs[kept], ours[kept])
+    """Half the width of the ratio's 95 % interval, relative to it; only the part that more windows can narrow."""
+    candidate_ms, reference_ms = candidate.net_ms, reference.net_ms
+    used = undisturbed(candidate_ms) & undisturbed(reference_ms)
+    return ratio_half_width(reference_ms[used], candidate_ms[used])

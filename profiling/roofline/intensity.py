@@ -1,7 +1,6 @@
-"""What a call at least moves and computes, and where its time lies beneath what the card was measured to do.
+"""Places a call in the roofline model of Williams, Waterman and Patterson (2009), with rates measured on this card.
 
-The roofline model of Williams, Waterman and Patterson (2009), with the rates measured on this card for its roofs.
-Information, no finding: an argument may be read in part, and another way to the answer may need fewer operations.
+It is information and no evidence: a kernel may read an argument in part, or compute its output with fewer operations.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from profiling.gpu.measured_peaks import Ceilings
 from profiling.roofline.limits import arithmetic_floor_ms, memory_floor_ms
 
 BY_TIME = ("bytes_per_s", "memory_share", "flops_per_s", "arithmetic_share")
-"""Of a position, what is the less the longer a call takes."""
+"""Fields of a position that are inversely proportional to a call's time."""
 BUSY_SHARE = 0.6
-"""Of a roof, from which on it is what bounds a call; the threshold of Nsight Compute's speed of light."""
+"""Minimum share of a roof from which it bounds a call (the threshold of Nsight Compute's speed of light)."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Of one call: bytes of its tensors, each once, and operations by dtype (None where they were not counted)."""
+    """The work of one call: bytes of its tensors, each counted once, and operations by dtype (None if not counted)."""
 
     tensor_bytes: int
     flops: Mapping[str, float] | None
     ceilings: Ceilings
 
     def position(self, time_ms: float, calls: int) -> dict[str, Any] | None:
-        """Beneath the roofs, for a call in a window of so many; None for a time that is none."""
+        """The position under the roofs for a call of `time_ms` in a window of `calls` calls; None without a time."""
         if time_ms <= 0.0:
             return None
         per_s = 1e3 / time_ms
@@ -53,7 +52,7 @@ class Work:
 
 
 def position_at(position: dict[str, Any] | None, time_ms: float, other_ms: float) -> dict[str, Any] | None:
-    """That of a call of `time_ms`, had it taken `other_ms`."""
+    """The position of a call of `time_ms`, converted to `other_ms`."""
     if position is None or other_ms <= 0.0:
         return position
     return position | {name: position[name] * time_ms / other_ms for name in BY_TIME if position[name] is not None}

@@ -1,8 +1,8 @@
-"""Physics: what a call must at least take on this card, and which times are therefore impossible.
+"""The minimum time of a call on this card, and the flags of times below it.
 
-Bytes that were surely written make a time impossible, for nothing spares a kernel to write its answer. Operations are
-of the reference's way to it, and another way may need far fewer: they make a time doubtful, with a wide allowance.
-Inputs may be read in part (a gather), and prove nothing.
+A kernel has to write its outputs, so that bytes which were certainly written make a shorter time impossible. Operations
+are those of the reference, and another algorithm may need far fewer: they make a time doubtful, with a wide allowance.
+Inputs may be read in part (a gather) and prove nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from profiling.gpu.measured_peaks import Ceilings
 from profiling.stats.flags import duration
 
 HEADROOM = 1.25
-"""How much better than the best rate measured a kernel is granted to be."""
+"""Maximum ratio of a kernel's rate to the best measured rate."""
 
-RESOLUTIONS_APART = 3.0
+RESOLUTIONS = 3.0
+"""Tolerance of a time below the minimum, in units of its resolution."""
 
 SAVINGS = 8.0
-"""How many times fewer operations than torch counts an honest kernel is granted, before its time is doubted: Winograd's
-F(4x4, 3x3) multiplies 4 times less, causal attention computes half of what is counted, and both may meet; Strassen
-saves an eighth a level. Narrower arithmetic than the reference's (bfloat16 for tf32: 2, fp8 for tf32: 4) is within it.
-What saves more (a product that was never needed, one with a diagonal or sparse matrix, an FFT for a large convolution)
-gets the flag, which says so and changes nothing."""
+"""Maximum ratio of the operations that torch counts to those of an honest kernel. Winograd's F(4x4, 3x3) multiplies 4
+times less, causal attention computes half of the count, and both may combine; Strassen saves an eighth a level.
+Narrower arithmetic than the reference's (bfloat16 for tf32: 2, fp8 for tf32: 4) is within it. A larger saving (a
+product that is not needed, a diagonal or sparse matrix, an FFT for a large convolution) gets the flag, which changes no
+verdict."""
 
 RATES_UNKNOWN = Flag(
     FlagCode.GPU_RATES_UNKNOWN,
@@ -31,7 +32,7 @@ RATES_UNKNOWN = Flag(
 )
 """The flag of every time on such a card."""
 
-ALIKE: Mapping[str, tuple[str, ...]] = {
+BOUNDING_RATES: Mapping[str, tuple[str, ...]] = {
     "float32": ("float32", "tf32"),
     "float16": ("float16", "bfloat16"),
     "bfloat16": ("float16", "bfloat16"),
@@ -39,14 +40,14 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     "float8_e4m3fn": ("float8_e4m3fn",),
     "float8_e5m2": ("float8_e4m3fn",),
 }
-"""The rates that arithmetic in a dtype may reach; whatever is not here may reach the card's best one."""
+"""The measured rates that bound arithmetic in a dtype; a dtype that is not listed may reach the card's best one."""
 
 
 def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -> float:
-    """The least time in ms of moving so many bytes in each of `calls` calls.
+    """Minimum time per call in ms, if each of `calls` calls moves `moved_bytes` bytes.
 
-    All of them pass the L2, and what does not fit into it passes the memory. A window is charged as a whole: what its
-    last calls leave in the L2 is the only part that may stay there.
+    All bytes pass through the L2; those that do not fit into it also pass through memory. The window counts as a whole,
+    because only what its last calls leave in the L2 may stay there.
     """
     total = moved_bytes * calls
     beyond = max(total - ceilings.l2_bytes, 0.0)
@@ -58,12 +59,12 @@ def memory_floor_ms(moved_bytes: float, ceilings: Ceilings, *, calls: int = 1) -
 def impossible(
     time_ms: float, written_bytes: float, ceilings: Ceilings, *, calls: int = 1, resolution_ms: float = 0.0
 ) -> Flag | None:
-    """The flag of a trusted time that is too short for the bytes that a call surely wrote; None when it may be true.
+    """The flag of a time that is too short for the bytes that a call certainly wrote; None if it is possible.
 
-    `resolution_ms` is what the time per call may be off by its measurement.
+    `resolution_ms` is the measurement's error of the time per call.
     """
     floor = memory_floor_ms(written_bytes, ceilings, calls=calls) / HEADROOM
-    if time_ms + RESOLUTIONS_APART * resolution_ms >= floor:
+    if time_ms + RESOLUTIONS * resolution_ms >= floor:
         return None
     rates = [
         f"{rate / 1e12:.3g} TB/s {where}"
@@ -79,9 +80,9 @@ def impossible(
 
 
 def arithmetic_floor_ms(flops: Mapping[str, float], ceilings: Ceilings) -> float:
-    """The least time in ms of so many operations by dtype, at the best rate measured for each; 0.0 for unknown rates.
+    """Minimum time in ms of the operations by dtype, at the best rate measured for each; 0.0 for unknown rates.
 
-    Headroom and savings are not in it.
+    It does not include HEADROOM and SAVINGS.
     """
     return sum(count / rate for dtype, count in flops.items() if (rate := _rate(dtype, ceilings))) * 1e3
 
@@ -89,13 +90,13 @@ def arithmetic_floor_ms(flops: Mapping[str, float], ceilings: Ceilings) -> float
 def too_few_operations(
     time_ms: float, flops: Mapping[str, float], ceilings: Ceilings, *, whose: str, resolution_ms: float = 0.0
 ) -> Flag | None:
-    """The flag of a trusted time in which the card cannot do an eighth of the operations; None when it may be true.
+    """The flag of a time in which the card cannot do an eighth of the operations; None if it is possible.
 
-    `flops` are those of one call of `whose` torch operators, by dtype.
+    `flops` are the operations of one call of `whose` torch operators, by dtype.
     """
     full = arithmetic_floor_ms(flops, ceilings)
     floor = full / HEADROOM / SAVINGS
-    if time_ms + RESOLUTIONS_APART * resolution_ms >= floor:
+    if time_ms + RESOLUTIONS * resolution_ms >= floor:
         return None
     most = max(flops, key=lambda dtype: flops[dtype])
     rate = (_rate(most, ceilings) or 0.0) / 1e12
@@ -110,6 +111,6 @@ def too_few_operations(
 
 
 def _rate(dtype: str, ceilings: Ceilings) -> float | None:
-    """The best that was measured for arithmetic of that dtype, and of the whole card where that is not known."""
-    known = [ceilings.flops[name] for name in ALIKE.get(dtype, ()) if name in ceilings.flops]
-    return max(known or ceilings.flops.values(), default=None)
+    """The best measured rate of that dtype; the card's best one if that is unknown."""
+    rates = [ceilings.flops[name] for name in BOUNDING_RATES.get(dtype, ()) if name in ceilings.flops]
+    return max(rates or ceilings.flops.values(), default=None)

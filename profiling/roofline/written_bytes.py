@@ -1,4 +1,4 @@
-"""How many bytes of its outputs a call must have written, whatever shortcuts it takes."""
+"""Counts the bytes of its outputs that a call must have written, whatever shortcuts it takes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import torch
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 SAMPLED = 32
-"""Elements of an output that are looked for among the inputs; all found by chance is out of the question for floats."""
+"""Number of output elements that are searched for in the inputs; floats cannot all occur there by chance."""
 
 SEARCHED = 1 << 24
-"""Elements searched at a time: a mask of 16 MiB."""
+"""Number of input elements searched at a time: a mask of 16 MiB."""
 
 
 def in_place_bytes(outputs: Sequence[torch.Tensor]) -> int:
-    """Of outputs that the call writes into poisoned slots: all of them."""
+    """The bytes of outputs that a call writes into poisoned slots: all of them count."""
     return sum(_distinct(tensor) * tensor.element_size() for tensor in outputs)
 
 
 def returned_bytes(
     outputs: Sequence[torch.Tensor], of_another_call: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> int:
-    """Of outputs that the call returned, by the values of two calls with different inputs.
+    """The bytes of returned outputs that must have been written, by the values of two calls with different inputs.
 
-    `inputs` are the first call's tensors, and the weights where they are known. Elements equal in both calls may come
-    from a constant made once, and an output whose values all occur in one input may be a view of it: neither need be
-    written, so neither counts.
+    `inputs` are the first call's tensors, with the weights if they are known. Elements that are equal in both calls may
+    come from a constant that was made once. An output whose values all occur in one input may be a view of it. Neither
+    counts.
     """
     counted = 0
     for one, other in zip(outputs, of_another_call, strict=True):
@@ -35,24 +35,24 @@ def returned_bytes(
             continue
         words = _words(one).reshape(-1)
         changed = (words != _words(other).reshape(-1)).nonzero().flatten()
-        if not len(changed) or any(_occurs(words, changed, given) for given in inputs):
+        if not len(changed) or any(_occurs(words, changed, tensor) for tensor in inputs):
             continue
         share = len(changed) / words.numel()
         counted += int(share * _distinct(one) * one.element_size())
     return counted
 
 
-def _occurs(words: torch.Tensor, changed: torch.Tensor, given: torch.Tensor) -> bool:
-    """Whether a spread of the output's changed words all occur in that input, signs aside (a conjugate is a view)."""
+def _occurs(words: torch.Tensor, changed: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a sample of the output's changed words all occur in `tensor`, without signs (a conjugate is a view)."""
     # In integers: a float32 linspace rounds past the end of a tensor of 64 M elements.
     count = min(SAMPLED, len(changed))
     spread = torch.arange(count, device=changed.device) * (len(changed) - 1) // max(count - 1, 1)
-    wanted = _unsigned(words[changed[spread]]).to(given.device)
-    found = torch.zeros_like(wanted, dtype=torch.bool)
-    for piece in torch.split(_unsigned(_memory(given, words.element_size())), SEARCHED):
-        for index in (~found).nonzero().flatten().tolist():
-            found[index] = (piece == wanted[index]).any()
-    return bool(found.all())
+    sample = _unsigned(words[changed[spread]]).to(tensor.device)
+    occurs = torch.zeros_like(sample, dtype=torch.bool)
+    for piece in torch.split(_unsigned(_memory(tensor, words.element_size())), SEARCHED):
+        for index in (~occurs).nonzero().flatten().tolist():
+            occurs[index] = (piece == sample[index]).any()
+    return bool(occurs.all())
 
 
 def _words(tensor: torch.Tensor) -> torch.Tensor:
@@ -64,19 +64,19 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _memory(tensor: torch.Tensor, size: int) -> torch.Tensor:
-    """The elements one behind the other, read as integers of `size` bytes, whatever they are."""
-    # A strided tensor may be flattened without a copy, and then its bytes are not side by side.
+    """The elements in order, read as integers of `size` bytes."""
+    # Flattening a strided tensor need not copy it, and then its bytes are not contiguous.
     octets = _words(tensor).reshape(-1).contiguous().view(torch.int8)
     return octets[: octets.numel() // size * size].view(_SAME_SIZE[size])
 
 
 def _unsigned(words: torch.Tensor) -> torch.Tensor:
-    """Without the top bit, where floats have their sign."""
+    """The words without the top bit, which is the sign of a float."""
     return words & torch.iinfo(words.dtype).max
 
 
 def _distinct(tensor: torch.Tensor) -> int:
-    """Elements that have a place of their own in memory: an expanded dimension has one for all."""
+    """Number of elements with distinct memory: an expanded dimension counts once."""
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         count *= size if stride or not size else 1

@@ -1,4 +1,5 @@
-"""A runner's own times of its calls: a distribution to show where they fit the referee's clock, and never more."""
+"""Checks a runner's own times of its calls: they may only show a distribution, and only if they fit the referee's
+clock."""
 
 from __future__ import annotations
 
@@ -10,26 +11,29 @@ from profiling.stats.flags import Misfit
 from profiling.stats.statistics import Sample
 
 SLACK = 0.10
+"""Maximum difference between the sum of the call times and the referee's window, as a share of the window."""
 SLACK_MS = 0.02
-"""By how much more they may be off the referee's window."""
+"""Maximum such difference for a short window, in ms."""
 LEAST_SHARE = 0.5
-"""Of the mean, what a call takes at least where they are to be shown."""
+"""Minimum time of a call as a share of the mean, for a distribution to be shown."""
 
 
-def fitting_marks(
-    marked: Sequence[tuple[float, list[float]]], calls: int, unsure_ms: float
+def matching_event_shapes(
+    event_samples: Sequence[tuple[float, list[float]]], calls: int, clock_error_ms: float
 ) -> tuple[list[Sample], list[Misfit]]:
-    """Of windows of so many calls, each the clock's ms and its calls': call times relative to their window's mean, and
-    the windows that they do not fit. The clock is `unsure_ms` off, which may be more than SLACK_MS.
+    """Call times relative to their window's mean, and the windows whose call times do not fit the referee's clock.
 
-    Nor is a shape believed whose middle is far from the mean, or its least: one call that is said to have taken all
-    of the window's time would make the others as short as its runner likes.
+    Each sample is a window of `calls` calls: its time by the referee's clock and the runner's times of its calls, in
+    ms. The clock may be off by `clock_error_ms`, which can exceed SLACK_MS.
+
+    A distribution with a median far from the mean, or with a very short call, is left out, too: a runner that assigns
+    all of a window's time to one call could make the others as short as it likes.
     """
     shapes, misfits = [], []
-    for net_ms, call_ms in marked:
+    for net_ms, call_ms in event_samples:
         net, total = max(net_ms, 0.0), sum(call_ms)
-        whole = len(call_ms) == calls and total > 0 and min(call_ms) >= 0
-        if whole and abs(total - net) <= SLACK * net + max(SLACK_MS, unsure_ms):
+        complete = len(call_ms) == calls and total > 0 and min(call_ms) >= 0
+        if complete and abs(total - net) <= SLACK * net + max(SLACK_MS, clock_error_ms):
             shape = np.asarray(call_ms) / np.mean(call_ms)
             if abs(float(np.median(shape)) - 1) <= SLACK and float(shape.min()) >= LEAST_SHARE:
                 shapes.append(shape)

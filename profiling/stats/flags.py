@@ -14,26 +14,29 @@ import numpy as np
 
 from domain.flags import Flag, FlagCode
 from profiling.gpu.state_summary import CardState
-from profiling.stats.statistics import OUTLIERS_AT_MOST, Sample, standard_error
+from profiling.stats.statistics import MAX_OUTLIERS, Sample, standard_error
 
-ERRORS_APART = 4.0
-"""Two times differ when they are further apart than so many of their joint standard errors."""
-HEAD_START_MS = 0.07
-"""Less than this before a window is not worth a word: honest kernels, by the median of six windows, -111 to 61 µs (a
-draw under a seed, on a host with all cards at work; docs/measurements.md). It is 2.3 % of one of 3 ms."""
+JOINT_ERRORS = 4.0
+"""Minimum difference of two times in joint standard errors, for them to differ."""
+EARLY_START_MS = 0.07
+"""Minimum early start that counts, in ms, as the median of several windows. Honest kernels have -111 to 61 µs, by the
+median of six windows (a draw under a seed, on a host with all cards busy; docs/measurements.md). It is 2.3 % of a
+window of 3 ms."""
 CERTAIN_MS = 0.25
-"""So much is no noise even in a single window: honest ones differ by -50 to 80 µs (docs/measurements.md)."""
+"""Minimum early start of a single window that is no noise, in ms: honest windows have -50 to 80 µs
+(docs/measurements.md)."""
 
-READY_SLACK = 1.1
-"""Making ready is mostly copying, which takes a few percent more or less from time to time."""
+SETUP_SLACK = 1.1
+"""Maximum ratio of two setup times by chance: setup is mostly copying, which varies by a few percent."""
 
 LISTED = 4
+"""Maximum number of processes that a flag names."""
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """A window whose own event times do not add up to the referee's clock. In ms, for the whole window."""
+    """A window in which the runner's event times do not add up to the referee's clock; both in ms for the window."""
 
     window_ms: float
     events_ms: float
@@ -75,34 +78,33 @@ def inputs_came_again(calls: int) -> Flag | None:
 
 
 @dataclass(frozen=True)
-class HeadStart:
+class EarlyStart:
     """What to add to each window in ms, 0 where it is noise, and the flag about it."""
 
     added_ms: Sample
     flag: Flag | None = None
 
 
-def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
-    """What a kernel did on the device while its windows were made ready.
+def early_start(early_start_ms: Sequence[float] | Sample) -> EarlyStart:
+    """The work of a kernel on the device during the setup of its windows, before the release.
 
-    `early_ms` is what making ready took longer than for the null window beside it. Contexts of two processes take turns
-    on a device: what one computes, the other's copies wait for. A window that was made ready late beyond doubt is
-    charged for what it took itself: a kernel that works ahead in some windows, or makes one of them very late, would
-    hide in the spread of all.
+    `early_start_ms` is each window's setup time minus its null window's. A device time-slices the contexts of two
+    processes, so that the referee's copies wait while a kernel computes. A window with a certain early start is charged
+    for its own. Otherwise a kernel could work ahead in some windows, or delay one very much, and hide in the spread.
     """
-    early = np.asarray(early_ms, dtype=np.float64)
+    early = np.asarray(early_start_ms, dtype=np.float64)
     certain = early > CERTAIN_MS
-    rest = early[~certain]
-    # What was ready too soon by far must not widen the noise either.
-    noise = ERRORS_APART * standard_error(np.clip(rest, -CERTAIN_MS, None))
-    level = float(np.median(rest)) if rest.size > 1 else 0.0
-    level = level if level > max(noise, HEAD_START_MS) else 0.0
+    uncertain = early[~certain]
+    # Clipped, because a setup that was far too short must not widen the noise either.
+    noise = JOINT_ERRORS * standard_error(np.clip(uncertain, -CERTAIN_MS, None))
+    level = float(np.median(uncertain)) if uncertain.size > 1 else 0.0
+    level = level if level > max(noise, EARLY_START_MS) else 0.0
     added: Sample = np.where(certain, early, level)
-    if not level and certain.mean() <= OUTLIERS_AT_MOST:
-        return HeadStart(added)
+    if not level and certain.mean() <= MAX_OUTLIERS:
+        return EarlyStart(added)
     typical = float(np.median(added[added > 0]))
     windows = "a window" if (added > 0).all() else f"{_windows(int(certain.sum()))} of {early.size}"
-    return HeadStart(
+    return EarlyStart(
         added,
         Flag(
             FlagCode.WORK_BEFORE_CLOCK,
@@ -113,9 +115,9 @@ def head_start(early_ms: Sequence[float] | Sample) -> HeadStart:
     )
 
 
-def most_ready_ms(alone_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> float:
-    """What making an honest null window ready takes at most, by what it takes without the submission."""
-    return READY_SLACK * float(np.median(alone_ms)) + slack_ms
+def max_setup_ms(isolated_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> float:
+    """Maximum setup time of an honest null window in ms, from setup times without the submission."""
+    return SETUP_SLACK * float(np.median(isolated_ms)) + slack_ms
 
 
 def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[Flag]:
@@ -160,14 +162,14 @@ def others_on_the_card(state: CardState) -> Flag | None:
 
 
 def duration(ms: float) -> str:
-    """A time with three significant digits and the unit that suits it."""
+    """A time with three significant digits and a suitable unit."""
     if abs(ms) >= 1e3:
         return f"{ms / 1e3:.3g} s"
     return f"{ms:.3g} ms" if abs(ms) >= 1 else f"{ms * 1e3:.3g} µs"
 
 
 def _distance(misfit: Misfit) -> float:
-    """How far the claim is off, as a factor either way; a claim that is no time is the furthest."""
+    """The logarithm of the ratio between claim and clock; infinite for a claim that is no time."""
     if not (math.isfinite(misfit.events_ms) and misfit.events_ms > 0 and misfit.window_ms > 0):
         return math.inf
     return abs(math.log(misfit.events_ms / misfit.window_ms))

@@ -1,4 +1,4 @@
-"""Figures of a sample of times, and of the ratio of paired times."""
+"""Statistics of a sample of times, and of the ratio of paired times."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Sample = NDArray[np.float64]
 
 BOOTSTRAP_DRAWS = 4000
 TAIL = 0.025
-"""What a 95 % interval leaves out on each side."""
+"""Probability outside of a 95 % interval, on each side."""
 DEVIATIONS = -NormalDist().inv_cdf(TAIL)
 MIN_PAIRS = 3
 LOOKS = 2.0
-"""Windows go on until the interval is narrow enough: samples that look narrow by luck end sooner. So many more
-standard errors, by the number of values, make up for it (tests/profiling/results/test_told_apart.py)."""
+"""Extra standard errors of an interval, divided by the sample's size. Timing stops once the interval is narrow enough,
+so that samples which are narrow by luck stop earlier (tests/profiling/results/test_told_apart.py)."""
 OUTLIER = 8.0
 OUTLIER_FLOOR = 0.02
-OUTLIERS_AT_MOST = 0.25
-"""A larger share is how the kernel is, and no disturbance."""
+MAX_OUTLIERS = 0.25
+"""Maximum share of outliers that count as disturbances; a larger one is the kernel's own behaviour."""
 
 
 def runtime_stats(samples_ms: Sequence[float] | Sample) -> RuntimeStats:
@@ -45,19 +45,21 @@ def speedup(
     reference_ms: Sequence[float] | Sample,
     candidate_ms: Sequence[float] | Sample,
     *,
-    apart_ms: tuple[float, float] = (0.0, 0.0),
-    likeness: float = 1.0,
+    process_spread_ms: tuple[float, float] = (0.0, 0.0),
+    correlation: float = 1.0,
 ) -> Speedup | None:
-    """Reference over candidate from paired windows, with a 95 % interval: the ratio's bootstrap standard error times
-    what a sample of that size needs (`reach`), on the logarithm.
+    """The ratio of the mean reference time to the mean candidate time of paired windows, with a 95 % interval.
 
-    The ratio of the mean times; pairs are drawn together, so that drift which both saw cancels. The interval is widened
-    by what the same kernel differs by from one process to the next (`apart_ms`, standard deviations in ms a window, of
-    reference and candidate), which no number of windows in one pair of processes averages out, and by so many times as
-    values that are alike for a reason of their own (`likeness`) say less than as many independent ones. A candidate's
-    time that is not clear of zero gives a lower bound alone, `ci_high` being infinite; a reference's an upper one,
-    `ci_low` being 0, where that is below 1. None where a ratio would mean nothing. Of fewer than MIN_PAIRS pairs
-    nothing is known but the ratio.
+    The interval is computed on the logarithm of the ratio: its bootstrap standard error times `reach` of the sample's
+    size. The bootstrap draws pairs, so that drift which both windows of a pair saw cancels. Two things widen it:
+
+    - `process_spread_ms`: standard deviations of a window between processes, of reference and candidate. More windows
+      in the same two processes cannot average that out.
+    - `correlation`: the ratio of the true error to that of as many independent windows.
+
+    If the candidate's time is not significantly above zero, the result is a lower bound with an infinite `ci_high`. If
+    the reference's is not, it is an upper bound with `ci_low` 0, provided that bound is below 1. Fewer than MIN_PAIRS
+    pairs give the ratio without an interval. None if a ratio would mean nothing.
     """
     reference, candidate = np.asarray(reference_ms), np.asarray(candidate_ms)
     if reference.size == 0:
@@ -66,46 +68,46 @@ def speedup(
     if reference.size < MIN_PAIRS:
         return Speedup(above / below, 0.0, math.inf, "not_distinguishable") if min(above, below) > 0 else None
     above_margin, below_margin = (
-        math.hypot(likeness * reach(sample.size) * standard_error(sample), DEVIATIONS * apart)
-        for sample, apart in zip((reference, candidate), apart_ms, strict=True)
+        math.hypot(correlation * reach(sample.size) * standard_error(sample), DEVIATIONS * spread_ms)
+        for sample, spread_ms in zip((reference, candidate), process_spread_ms, strict=True)
     )
     if not above > above_margin:
-        return _at_most(max(above, 0.0) + above_margin, below - below_margin)
+        return _upper_bound(max(above, 0.0) + above_margin, below - below_margin)
     if not below > below_margin:
-        return _at_least(above - above_margin, max(below, 0.0) + below_margin)
+        return _lower_bound(above - above_margin, max(below, 0.0) + below_margin)
     ratio = above / below
-    apart = math.hypot(apart_ms[0] / above, apart_ms[1] / below)
-    error = likeness * _bootstrap_error(reference, candidate)
-    half = math.hypot(reach(reference.size) * error, DEVIATIONS * apart)
+    spread = math.hypot(process_spread_ms[0] / above, process_spread_ms[1] / below)
+    error = correlation * _bootstrap_error(reference, candidate)
+    half = math.hypot(reach(reference.size) * error, DEVIATIONS * spread)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return measured(ratio, low, high)
 
 
 def measured(ratio: float, low: float, high: float) -> Speedup:
-    """The speed-up of that ratio, with what its interval says."""
+    """The speed-up of that ratio, with the verdict that its interval implies."""
     verdict = "faster" if low > 1.0 else "slower" if high < 1.0 else "not_distinguishable"
     return Speedup(ratio=ratio, ci_low=low, ci_high=high, verdict=verdict)
 
 
 def half_width(sample: Sample) -> float:
-    """Half the width of the mean's 95 % interval (`reach`), relative to it; infinite where nothing is known."""
+    """Half the width of the mean's 95 % interval (`reach`), relative to it; infinite for fewer than two values."""
     if sample.size < 2 or not sample.mean() > 0:
         return math.inf
     return reach(sample.size) * standard_error(sample) / float(sample.mean())
 
 
 def ratio_half_width(reference: Sample, candidate: Sample) -> float:
-    """The same of the ratio of two means of paired samples, to first order."""
+    """Half the width of the 95 % interval of a ratio of two paired means, relative to it, to first order."""
     if reference.size < 2 or not (reference.mean() > 0 and candidate.mean() > 0):
         return math.inf
-    apart = reference / reference.mean() - candidate / candidate.mean()
-    return reach(apart.size) * standard_error(apart)
+    differences = reference / reference.mean() - candidate / candidate.mean()
+    return reach(differences.size) * standard_error(differences)
 
 
 def student_t(freedom: int) -> float:
     """The 97.5 % quantile of Student's t: Cornish-Fisher expansion about the normal one (Abramowitz, Stegun 26.7.5).
 
-    Within 2 % of the tables from three degrees of freedom up; of one and two it has a closed form.
+    It is within 2 % of the tables from three degrees of freedom up; for one and two it uses the closed form.
     """
     middle = 1 - 2 * TAIL
     if freedom == 1:
@@ -120,7 +122,7 @@ def student_t(freedom: int) -> float:
 
 
 def reach(size: int) -> float:
-    """How many standard errors a 95 % interval goes each way: Student's t, and more for LOOKS."""
+    """Half a 95 % interval's width in standard errors: Student's t, enlarged for repeated looks (LOOKS)."""
     return student_t(size - 1) * (1 + LOOKS / size)
 
 
@@ -130,20 +132,20 @@ def _bootstrap_error(reference: Sample, candidate: Sample) -> float:
     picks = np.random.default_rng(0).integers(0, size, (BOOTSTRAP_DRAWS, size))
     above, below = reference[picks].mean(axis=1), candidate[picks].mean(axis=1)
     clear = (above > 0) & (below > 0)
-    # What is drawn from a few values varies less than what they are from (Hesterberg, 2015, section 3.2).
+    # Draws from a few values vary less than the population that the values come from (Hesterberg, 2015, section 3.2).
     return float(np.log(above[clear] / below[clear]).std()) * math.sqrt(size / (size - 1))
 
 
-def _at_least(reference_low_ms: float, candidate_high_ms: float) -> Speedup | None:
-    """A candidate too short to be measured: the ratio has a lower bound and no upper one."""
+def _lower_bound(reference_low_ms: float, candidate_high_ms: float) -> Speedup | None:
+    """The speed-up for a candidate that is too short to measure: the ratio has only a lower bound."""
     if candidate_high_ms <= 0:
         return None
     low = reference_low_ms / candidate_high_ms
     return Speedup(ratio=low, ci_low=low, ci_high=math.inf, verdict="faster" if low > 1.0 else "not_distinguishable")
 
 
-def _at_most(reference_high_ms: float, candidate_low_ms: float) -> Speedup | None:
-    """A reference too short to be measured: beside a candidate that is longer for sure the ratio has an upper bound."""
+def _upper_bound(reference_high_ms: float, candidate_low_ms: float) -> Speedup | None:
+    """The speed-up for a reference that is too short to measure; None unless the candidate is certainly longer."""
     if not candidate_low_ms > reference_high_ms:
         return None
     high = reference_high_ms / candidate_low_ms
@@ -151,10 +153,9 @@ def _at_most(reference_high_ms: float, candidate_low_ms: float) -> Speedup | Non
 
 
 def resolved(times_ms: Sample) -> tuple[float, bool]:
-    """The mean, and False; or, where it is not clear of zero, an upper bound for it and True.
+    """The mean and False; or an upper bound and True, if the mean's 95 % interval reaches zero.
 
-    Clear is a 95 % interval that does not reach it (`half_width` under 1). The bound is two standard errors above the
-    mean, so that a kernel gains nothing by being too short.
+    The bound is two standard errors above the mean, so that a kernel gains nothing by being too short to measure.
     """
     mean, error = float(times_ms.mean()), standard_error(times_ms)
     if mean > (reach(times_ms.size) if times_ms.size > 1 else 0.0) * error:
@@ -163,27 +164,28 @@ def resolved(times_ms: Sample) -> tuple[float, bool]:
 
 
 def standard_error(sample: Sample) -> float:
-    """Of the mean; 0.0 for a single value."""
+    """The standard error of the mean; 0.0 for a single value."""
     return float(sample.std(ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else 0.0
 
 
 def error_below(sample: Sample) -> float:
-    """The median's standard error, by what lies below the median alone: that of a normal sample."""
+    """The median's standard error, from the values below the median alone, as for a normal sample."""
     middle = np.median(sample)
     deviation = float(np.sqrt(np.mean((sample[sample <= middle] - middle) ** 2)))
     return math.sqrt(math.pi / 2) * deviation / math.sqrt(sample.size)
 
 
 def undisturbed(windows_ms: Sample) -> NDArray[np.bool_]:
-    """Which windows nothing from outside broke into: within OUTLIER robust standard deviations, or OUTLIER_FLOOR.
+    """A mask of the windows that nothing disturbed: within OUTLIER robust standard deviations, or OUTLIER_FLOOR.
 
-    Both sides alike, so that leaving out does not favour fast or slow. Under five windows all are kept, and so they are
-    where more than OUTLIERS_AT_MOST of them lie apart: a kernel that is slow every third time is charged for it.
+    Short and long outliers count alike, so that their exclusion favours neither fast nor slow kernels. All windows
+    count if there are fewer than five, or if more than MAX_OUTLIERS are outliers: a kernel that is slow every third
+    time has to show that.
     """
     everything: NDArray[np.bool_] = np.ones(windows_ms.size, dtype=np.bool_)
     if windows_ms.size < 5:
         return everything
     middle = np.median(windows_ms)
     deviation = np.abs(windows_ms - middle)
-    kept: NDArray[np.bool_] = deviation <= max(OUTLIER * 1.4826 * np.median(deviation), OUTLIER_FLOOR * middle)
-    return kept if (~kept).mean() <= OUTLIERS_AT_MOST else everything
+    inside: NDArray[np.bool_] = deviation <= max(OUTLIER * 1.4826 * np.median(deviation), OUTLIER_FLOOR * middle)
+    return inside if (~inside).mean() <= MAX_OUTLIERS else everything

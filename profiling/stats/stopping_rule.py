@@ -1,4 +1,4 @@
-"""How many calls a window holds, and when there are windows enough."""
+"""Decides how many calls a window holds, and when enough windows were measured."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ TARGET_MS = {"cuda": 3.0, "cpu": 10.0}
 # More calls do not make a better figure: what is left then differs from call to call, on a device by its launches.
 MAX_CALLS = {"cuda": 400, "cpu": 100}
 MAX_TENSORS = 1 << 15
-"""Outputs of a window: each costs the null runner, which the job waits for, some microseconds of its own."""
+"""Maximum number of output tensors of a window: each costs the null runner, and so the job, some microseconds."""
 QUEUE = 960
-"""Entries of the device's launch queue that calls may take: it holds 1015 launches between two words, and 1020 wait for
-the device (docs/measurements.md)."""
+"""Maximum number of entries of the device's launch queue that a window's calls may take. The queue holds 1015 launches
+between two stream memory operations; at 1020 the host waits for the device (docs/measurements.md)."""
 MIN_ROUNDS = 6
 EACH_ROUNDS, EACH_LOOSER = 5, 3.0
-"""In each of several processes: of five windows one that was disturbed can be left out. What they are less sure by than
-all put together should be is little beside what processes differ by, and in the interval anyhow."""
+"""Minimum number of rounds, and factor of the target precision, in each of several processes. With five windows one
+disturbed window can be left out. The lower precision is small against the spread between processes, and is part of the
+interval."""
 MAX_SLOWEST_MS = 100.0
+"""Maximum duration of the slowest kernel's window, in ms."""
 
-# What narrowing an interval may hold the device for. The host's clock does not get much better with more of it.
+# Maximum device time for narrowing the interval, in s. On a host more time hardly improves the result.
 BUDGET_S = {"cuda": 1.2, "cpu": 0.4}
 
 
 class Stop(StrEnum):
-    """Why no more windows were taken."""
+    """The reason why timing ended."""
 
     TARGET_PRECISION = "target_precision"
     NUM_TRIALS = "num_trials"
@@ -56,9 +58,9 @@ class Plan:
 
     @classmethod
     def of(cls, request: Request, *, is_cuda: bool) -> Plan:
-        """In each of the processes that the request is due: a share of its rounds and its time.
+        """The plan for each of the request's processes: a share of its rounds and of its device time.
 
-        The time being the mean of all, one of them may be less sure.
+        The result is the mean over all processes, so that each may be less precise.
         """
         effort, shares = request.budget.effort, request.processes
         fewest, looser = (EACH_ROUNDS, EACH_LOOSER) if shares > 1 else (MIN_ROUNDS, 1.0)
@@ -72,12 +74,12 @@ class Plan:
         )
 
     def stop(self, rounds: int, spent_s: float, half_width: float) -> Stop | None:
-        """Whether so many rounds are enough, and why."""
+        """The reason to stop after `rounds` rounds; None to continue."""
         if rounds < self.min_rounds:
             return None
         if half_width <= self.target_precision:
             return Stop.TARGET_PRECISION
-        if rounds < MIN_ROUNDS:  # Fewer are enough only where they agree.
+        if rounds < MIN_ROUNDS:  # Fewer rounds are enough only if they are precise.
             return None
         if rounds >= self.num_trials:
             return Stop.NUM_TRIALS
@@ -88,9 +90,9 @@ class Plan:
 def calls_that_fit(
     slowest_ms: float, *, bytes_per_call: int, memory: int, is_cuda: bool, tensors_per_call: int = 1
 ) -> int:
-    """At most so many calls a window: for the memory, the patience with the slowest contender, and MAX_TENSORS.
+    """Maximum number of calls of a window, limited by memory, MAX_SLOWEST_MS and MAX_TENSORS.
 
-    `slowest_ms` is in part the contenders' own word: one that calls itself fast only changes how finely it is measured.
+    `slowest_ms` is partly the kernels' own claim: a kernel that claims to be fast only changes its own precision.
     """
     most = MAX_CALLS["cuda" if is_cuda else "cpu"]
     most = min(most, MAX_TENSORS // max(tensors_per_call, 1), memory // max(bytes_per_call, 1))
@@ -98,24 +100,25 @@ def calls_that_fit(
 
 
 def calls_that_queue(entries: float) -> int:
-    """At most so many calls wait behind the gate, each of so many entries of the queue, and a mark behind each.
+    """Maximum number of calls that can be queued behind the gate, each with `entries` queue entries and one event.
 
-    By the runner's own word: where more are said to fit than do, a rehearsal finds it out.
+    `entries` is the runner's own claim; if it is too low, the calibration finds out.
     """
     return max(int(QUEUE / (max(entries, 1.0) + 1)), 1)
 
 
 def calls_that_fill(fastest_ms: float, limit: int, *, is_cuda: bool, window: float = 1.0) -> int:
-    """Enough calls that the fastest contender fills its window, `window` times as long as usual, within that limit."""
+    """Number of calls with which the fastest kernel fills a window of `window` times the usual length, up to
+    `limit`."""
     target_ms = window * TARGET_MS["cuda" if is_cuda else "cpu"]
     return max(min(coarse(math.ceil(target_ms / max(fastest_ms, 1e-4))), limit), 1)
 
 
 def coarse(calls: int) -> int:
-    """The next number of calls from there on of which there are eight an octave: up to 16 each, then every other one.
+    """`calls` rounded up to one of eight numbers an octave: every number up to 16, then every second one, and so on.
 
-    What a rehearsal tells differs by a few percent from job to job: so the same kernel's windows are nearly always of
-    the same kind, and its null windows known (docs/adr/0039). None is more than an eighth longer by that.
+    Calibrations of the same kernel differ by a few percent. Rounding gives its windows nearly always the same size, so
+    that its null windows are cached (docs/adr/0039). A window gets longer by an eighth at most.
     """
     step = 1 << max((calls - 1).bit_length() - 4, 0)
     return -(-calls // step) * step

@@ -1,4 +1,4 @@
-"""What the referee does with a window's memory: inputs in, inputs away, outputs to where nobody else can write."""
+"""The referee's memory operations in one window: upload inputs, clear inputs, copy outputs to private memory."""
 
 from __future__ import annotations
 
@@ -13,37 +13,34 @@ from sandbox.protocol.arena import Arena
 
 @dataclass(frozen=True)
 class Overwritten:
-    """The inputs' memory as it was when the calls of a window held back were over, and what was written there then."""
+    """The inputs' memory after the calls of a deferred-readback window, and the random bytes that replaced it."""
 
     before: torch.Tensor
     after: torch.Tensor
 
 
 @dataclass(frozen=True)
-class Taking:
-    """One window while it is taken: over which calls, in which memory, and whether its answers are held back.
-
-    Nothing here waits for the device: on a GPU all of it is queued on the referee's stream.
-    """
+class BufferTransfers:
+    """The transfers of one window. On a GPU they are queued on the referee's stream; none waits for the device."""
 
     device: Device
     slots: Slots
     arena: Arena
     snapshot: torch.Tensor
-    held_back: bool
+    deferred_readback: bool
     overwritten: Overwritten | None
 
-    def make_ready(self) -> None:
-        """Copies fresh inputs and poisoned outputs in, and empties the cache."""
+    def upload(self) -> None:
+        """Copies fresh inputs and poisoned outputs to the arena, and flushes the L2 cache."""
         self.device.copy(self.slots.image, self.arena.bytes[: self.slots.size])
         self.device.flush_cache()
 
-    def take_away(self) -> None:
-        """Overwrites what the calls were given. On the clock: what is computed meanwhile is their time."""
+    def clear_inputs(self) -> None:
+        """Overwrites the calls' inputs and outputs while the clock runs, so that work in the meantime is timed."""
         if self.overwritten is not None:
             self.overwritten.before.copy_(self.arena.bytes[: self.slots.inputs_end])
-        self.slots.wipe(self.arena.bytes, self.overwritten.after if self.overwritten is not None else None)
+        self.slots.clear(self.arena.bytes, self.overwritten.after if self.overwritten is not None else None)
 
-    def keep(self) -> None:
-        """Copies every output to private memory."""
+    def copy_outputs(self) -> None:
+        """Copies every output to the referee's private memory."""
         self.snapshot.copy_(self.arena.bytes[self.slots.inputs_end : self.slots.size])

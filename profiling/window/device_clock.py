@@ -1,7 +1,7 @@
-"""A window's clock behind the gate: marks on the referee's own stream, with no code of the host between gun and end.
+"""The clock of gated windows: CUDA events on the referee's stream, with no host code between release and end.
 
-A host that fires the gun, hears of the end and begins to copy is late by another 10 to 20 µs in each window; the device
-by one (docs/measurements.md, docs/adr/0040).
+A host clock, with the host releasing the calls and starting the copy, varies by 10 to 20 µs from window to window. The
+device's clock varies by 1 µs (docs/measurements.md, docs/adr/0040).
 """
 
 from __future__ import annotations
@@ -16,83 +16,85 @@ import torch
 from domain.fault import LOST_EXIT
 from sandbox.protocol.cuda_driver import Gate, independent_stream
 
-LET_GO_S = 30.0
-"""What was queued is over by then, or this process waits for its device for ever, whatever it asks of it."""
+FORCE_RELEASE_S = 30.0
+"""Maximum time for the stream to finish after its runner was killed, in s. Later, every call of this process would wait
+for its device for ever."""
 POLL_S = 1e-3
 
 log = logging.getLogger(__name__)
 
 
 class DeviceClock:
-    """Everything is queued ahead on the current stream, and waits there for the runner's where it has to.
+    """Queues one window's operations on the current stream, which waits for the runner's stream where it has to.
 
-    A runner can keep it waiting: whoever uses this looks whether it ends (`ends`), or kills the runner and lets go.
+    A runner can keep the stream waiting. The caller therefore checks whether the window ends (`ends`); if it does not,
+    the caller kills the runner and calls `force_release`.
     """
 
     def __init__(self, gate: Gate) -> None:
-        gate.reach()  # Now: it takes the driver longer than a short window.
+        gate.reach()  # Before the first window, because it takes the driver longer than a short one.
         _other_stream()
         self._gate = gate
-        self._begun, self._gun, self._end = (_mark() for _ in range(3))
+        self._setup_begin, self._release, self._end = (_event() for _ in range(3))
 
-    def begin(self) -> None:
-        """From here on inputs are made ready."""
-        self._begun.record()
+    def begin_setup(self) -> None:
+        """Marks the begin of the window's setup."""
+        self._setup_begin.record()
 
-    def start(self, shot: int) -> None:
-        """Starts the clock, and fires the gun of that window."""
-        self._gun.record()
-        self.fire(shot)
+    def start(self, sequence_number: int) -> None:
+        """Starts the clock and releases the calls of that sequence number."""
+        self._release.record()
+        self.release(sequence_number)
 
-    def fire(self, shot: int) -> None:
-        """Lets the runner's stream go on that waits for that shot."""
-        self._gate.queue_release(_stream().cuda_stream, shot)
+    def release(self, sequence_number: int) -> None:
+        """Releases the runner's stream, which waits at the gate for that sequence number."""
+        self._gate.queue_release(_stream().cuda_stream, sequence_number)
 
-    def wait(self, shot: int) -> None:
-        """Whatever is queued from here on comes after the runner's report of that shot."""
-        self._gate.queue_wait_for_done(_stream().cuda_stream, shot)
+    def wait_until_done(self, sequence_number: int) -> None:
+        """Makes later work on this stream wait until the runner's stream signals that it is done."""
+        self._gate.queue_wait_for_done(_stream().cuda_stream, sequence_number)
 
     def stop(self) -> None:
         """Stops the clock."""
         self._end.record()
 
     def ends(self, within_s: float) -> bool:
-        """Waits for the clock to stop; False where it does not within that many seconds."""
+        """Waits up to `within_s` seconds for the clock to stop; returns whether it has."""
         until = time.monotonic() + within_s
         while not _is_over(self._end):
             if time.monotonic() > until:
-                return _is_over(self._end)  # Who was stopped since it asked asks once more.
+                return _is_over(self._end)  # Once more: this process may have been suspended between the two checks.
         return True
 
     def read(self) -> tuple[float, float]:
-        """Of a clock that has stopped: ms from the gun to there, and ms that making ready took before."""
-        return float(self._gun.elapsed_time(self._end)), float(self._begun.elapsed_time(self._gun))
+        """For a stopped clock: the time from release to end and the setup time before the release, in ms."""
+        return float(self._release.elapsed_time(self._end)), float(self._setup_begin.elapsed_time(self._release))
 
-    def let_go(self, shot: int) -> None:
-        """Has the stream wait for its runner, which was killed, no longer; returns when it has done all of its work.
+    def force_release(self, sequence_number: int) -> None:
+        """Frees the stream from waiting for its runner, which was killed; returns when all of its work is done.
 
-        Ends this process where that does not help: it could not even say so, as it would wait for the device first.
+        It ends this process if that does not help, because every later call would wait for the device for ever.
         """
-        until = time.monotonic() + LET_GO_S
+        until = time.monotonic() + FORCE_RELEASE_S
         while not _stream().query():
             if time.monotonic() > until and not _stream().query():
                 log.critical("the referee's stream waits for a runner that is gone; ending this process")
                 os._exit(LOST_EXIT)
-            self._gate.force_release(_other_stream(), shot)
+            self._gate.force_release(_other_stream(), sequence_number)
             time.sleep(POLL_S)
 
 
 @cache
 def _other_stream() -> int:
-    """One for this process, made before it is needed: no driver call is known not to wait once a stream is stuck."""
+    """A second stream of this process, made ahead: once a stream is stuck, any driver call may wait for it."""
     return independent_stream()
 
 
-def _is_over(mark: torch.cuda.Event) -> bool:
-    return bool(mark.query())  # type: ignore[no-untyped-call]
+def _is_over(event: torch.cuda.Event) -> bool:
+    return bool(event.query())  # type: ignore[no-untyped-call]
 
 
-def _mark() -> torch.cuda.Event:
+def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 

@@ -1,20 +1,18 @@
-"""One window: K calls between the gun and the moment their outputs lie in the referee's private memory.
+"""One timed window: K calls, from their release until their outputs lie in the referee's private memory.
 
-1. The runner queues its calls behind the gate and says "armed".
-2. The referee copies fresh inputs and poisoned outputs in, flushes the cache. This is timed too: contexts of two
-   processes do not run at the same time, so that work done on inputs as they come makes it longer.
-3. Gun: the clock starts and the gate opens.
-4. "Done" is advisory: the referee copies every output to private memory, and only then stops the clock. Two processes'
-   contexts are time-sliced, so that a runner which says "done" early is charged its true time all the same
-   (docs/measurements.md).
+1. The runner queues its calls behind the gate and replies "armed".
+2. Setup: the referee copies fresh inputs and poisoned outputs to the arena, and flushes the L2 cache. The setup is
+timed, too. The device time-slices the contexts of two processes, so that work on the inputs before the release delays
+it.
+3. Release: the clock starts and the gate opens.
+4. The runner's "done" is advisory. The referee copies every output to private memory and only then stops the clock.
+   Contexts are time-sliced, so that a runner which says "done" early is still timed in full (docs/measurements.md).
 
-Behind the gate the referee's stream does 2 to 4 by itself, and the clock is the device's
-(profiling.window.device_clock). Without the gate, where the runner launches its calls from the gun on, the host does
-them, and the clock is the host's.
+In a gated window the referee's stream does steps 2 to 4, by the device's clock (profiling.window.device_clock). In a
+streamed window there is no gate: the runner launches its calls after the release, and the host's clock counts.
 
-On the host, where processes do run at the same time, the runner and all that it has started are frozen while inputs are
-written and while outputs are copied (`sandbox.supervisor.process_freezer`); the clock stops with them.
-"""
+On a CPU processes run at the same time. There the referee freezes the runner and its children while it writes inputs
+and copies outputs (`sandbox.supervisor.process_freezer`). The clock stops when they are frozen."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ import torch
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.gpu.timing_device import Device
-from profiling.window.buffer_transfers import Overwritten, Taking
+from profiling.window.buffer_transfers import BufferTransfers, Overwritten
 from profiling.window.call_buffers import Slots
 from profiling.window.device_clock import DeviceClock
 from sandbox.protocol.arena import Arena
@@ -39,22 +37,23 @@ from sandbox.supervisor.session import Session
 
 
 class GateClosed(Exception):
-    """The calls could not be queued behind the gate: they wait for the device, or launch more than its queue holds."""
+    """The calls cannot be queued behind the gate: they wait for the device, or launch more than its queue holds."""
 
 
 NOT_REPORTED = "its stream never reported behind the calls, though it was said to be done"
 PATIENCE_S = 5.0
-"""When a runner is done there are only copies left to make. What it still computes, having said so, has so long."""
+"""Maximum time of a window after the runner's "done", in s: only copies are left then."""
 SPIN_S = 0.05
-"""On a GPU's windows a wake-up costs as much as a kernel: the referee stays awake about as long as a window takes."""
+"""Time for which the referee polls before it sleeps, in s, about a window's length: a wake-up costs as much as a
+kernel."""
 
 
 @dataclass(frozen=True)
-class HeldBack:
-    """Answers are handed in when they are asked for, once outputs have been cleared and inputs overwritten.
+class DeferredReadback:
+    """A window in which the runner hands in outputs only after the referee has cleared outputs and overwritten inputs.
 
-    Where answers may lie `in_inputs` these are kept, and overwritten with random bytes: who hands those in has copied
-    what lay there.
+    With `in_inputs`, outputs may be views of inputs. Then the referee saves the inputs and overwrites them with random
+    bytes. A runner that hands in those bytes has copied an output that lay there.
     """
 
     in_inputs: bool = False
@@ -62,36 +61,36 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Window:
-    """The clock's reading, the runner's own (advisory) times of its calls, and every output in private memory.
+    """The result of one window: the referee's times, the runner's advisory times of its calls, and every output.
 
-    `call_ms` is empty for a window without marks between its calls. Whether inputs were changed is not known of null
-    windows, where nobody asks, and of those that were held back, whose inputs are gone. `ready_ms` is what the referee
-    took to make everything ready, from the first byte of the inputs to the gun.
+    `elapsed_ms` is the time from the release to the snapshot, `setup_ms` that from the first input byte to the release.
+    `call_ms` is empty for a window without events. `inputs_changed` is None for null windows and for windows with
+    deferred readback, whose inputs are overwritten. `snapshot` holds the outputs in private memory.
     """
 
     elapsed_ms: float
     call_ms: list[float]
     snapshot: torch.Tensor
     inputs_changed: bool | None
-    ready_ms: float
+    setup_ms: float
     overwritten: Overwritten | None = None
 
     @property
     def clock(self) -> Clock:
-        """Its times alone, for a window whose outputs are of no use."""
-        return Clock(self.elapsed_ms, self.ready_ms)
+        """The referee's times without the outputs."""
+        return Clock(self.elapsed_ms, self.setup_ms)
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The referee's clock of one window, in ms: from the gun to the snapshot, and of making ready before the gun."""
+    """The referee's times of one window, in ms: from the release to the snapshot, and of the setup before it."""
 
     elapsed_ms: float
-    ready_ms: float
+    setup_ms: float
 
 
-class Range:
-    """The place where windows are shot: one session, one device, and the gate between them."""
+class WindowSession:
+    """Runs windows over one session on one device; owns the gate between referee and runner."""
 
     def __init__(self, session: Session, device: Device, *, null: bool = False) -> None:
         self.session = session
@@ -99,174 +98,182 @@ class Range:
         self._null = null
         self._gate: Gate | None = None
         self._clock: DeviceClock | None = None
-        self._shots = 0
-        self._told: tuple[Slots, Arena] | None = None
+        self._sequence_number = 0
+        self._sent_layout: tuple[Slots, Arena] | None = None
 
     def window(
         self,
         slots: Slots,
         *,
         gated: bool = False,
-        marked: bool = False,
+        with_events: bool = False,
         read: bool = True,
-        held_back: HeldBack | None = None,
+        deferred_readback: DeferredReadback | None = None,
         arm_within: float = 2.0,
         meanwhile: Callable[[], None] | None = None,
     ) -> Window:
-        """Runs one window over what the slots' image holds, be it that `meanwhile` writes it, while calls are queued.
-        What marks say is told if it is to be `read`: of 400 calls that takes 4 ms.
+        """Runs one window over the slots' image; `meanwhile` may still write that while the runner queues its calls.
 
-        Raises GateClosed when a gated window is not armed within that many seconds; the runner is then at rest again.
-        What `meanwhile` raises finds it in the middle of a window: it can only be ended then.
-        """
+        `with_events` records an event after each call, and `read` has the runner send the times: 4 ms for 400 calls.
+
+        Raises GateClosed if a gated window is not armed within `arm_within` seconds; the runner is idle then. An
+        exception of `meanwhile` leaves the runner in the middle of a window, so that the caller has to close this
+        session."""
         arena = self.session.reserve(slots.size)
-        shot = self._shots + 1
-        self._shots += 1 if held_back is None else 2  # Whose answers are held back waits at the gate twice.
-        gate = self._opened() if gated or (held_back is not None and self.device.is_cuda) else None
-        self._tell(slots, arena)
+        first = self._sequence_number + 1
+        self._sequence_number += 1 if deferred_readback is None else 2  # A deferred readback waits at the gate twice.
+        gate = self._open_gate() if gated or (deferred_readback is not None and self.device.is_cuda) else None
+        self._send_layout(slots, arena)
         runner = self.session.runner
-        how = {"gated": gated, "with_events": marked, "read": read, "deferred_readback": held_back is not None}
-        runner.send({"op": "window", "sequence_number": shot, **how, **({"seed": slots.seed} if gated else {})})
+        options = {
+            "gated": gated,
+            "with_events": with_events,
+            "read": read,
+            "deferred_readback": deferred_readback is not None,
+        }
+        runner.send({"op": "window", "sequence_number": first, **options, **({"seed": slots.seed} if gated else {})})
         if meanwhile is not None:
             meanwhile()
-        # While the runner queues its calls. Touched now, as fresh pages would be paid for inside the window.
+        # Touch the pages while the runner queues its calls; otherwise page faults would be timed in the window.
         snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
         overwritten = None
-        if held_back is not None and held_back.in_inputs:
+        if deferred_readback is not None and deferred_readback.in_inputs:
             noise = slots.noise()
             overwritten = Overwritten(torch.zeros_like(noise), noise)
         try:
             self._expect("armed", arm_within if gated else None)
         except TimeoutError:
-            # What is queued will run: on real inputs, as an index out of old memory would be the kernel's end.
+            # The queued calls will run. They need real inputs: an index from old memory could crash the kernel.
             arena.bytes[: slots.size].copy_(slots.image)
             self.device.synchronize()
             self._call_off(gate)
             raise GateClosed from None
         self.device.synchronize()
-        taking = Taking(self.device, slots, arena, snapshot, held_back is not None, overwritten)
-        with _undisturbed():
+        transfers = BufferTransfers(self.device, slots, arena, snapshot, deferred_readback is not None, overwritten)
+        with _without_gc():
             if gated and gate is not None:
-                clock, heard = self._by_device(gate, taking, shot)
+                clock, stream_done = self._run_on_device(gate, transfers, first)
             else:
-                clock, heard = self._by_host(gate, taking)
+                clock, stream_done = self._run_on_host(gate, transfers)
         changed = None
-        if not self._null and held_back is None:  # Before it may go on, and put back what it has changed.
-            # In words: in bytes it takes eight times as long.
-            now, drawn = (each[: slots.inputs_end].view(torch.int64) for each in (arena.bytes, slots.image))
+        if not self._null and deferred_readback is None:  # Before the runner is thawed and could restore its inputs.
+            # Compare as 8-byte words: bytes take eight times as long.
+            now, drawn = (memory[: slots.inputs_end].view(torch.int64) for memory in (arena.bytes, slots.image))
             changed = not torch.equal(now, drawn)
         runner.check_frozen()
         runner.thaw()
-        if heard:
+        if stream_done:
             self._expect("done")
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
-        return Window(clock.elapsed_ms, call_ms, snapshot, changed, clock.ready_ms, overwritten)
+        return Window(clock.elapsed_ms, call_ms, snapshot, changed, clock.setup_ms, overwritten)
 
     def relocate(self, slots: Slots, size: int) -> None:
-        """Has what calls keep between launches lie elsewhere, by calling them once over what the image holds.
+        """Moves the memory that calls use between launches, by one run of the calls over the image.
 
-        That has to be inputs which the next window does not have. As they were drawn, and not as the last window left
-        them: a kernel that counts an argument up in place would find it past its end.
+        The image must not hold the next window's inputs. It holds them as drawn, not as the last window left them: a
+        kernel that increments an index in place would otherwise run past the end of its memory.
         """
         arena = self.session.reserve(slots.size)
-        self._tell(slots, arena)
+        self._send_layout(slots, arena)
         self.device.copy(slots.image, arena.bytes[: slots.size])
         self.device.synchronize()
         self.session.relocate(size)
 
-    def announce(self, slots: Slots) -> None:
-        """Has the runner lay out these calls while others are busy: for a window that is taken later."""
-        self._tell(slots, self.session.reserve(slots.size))
+    def send_layout(self, slots: Slots) -> None:
+        """Sends the runner the layout of a later window, so that it prepares its calls while others are busy."""
+        self._send_layout(slots, self.session.reserve(slots.size))
 
     def close(self) -> None:
-        """Ends the runner, and takes the gate from this process's context."""
+        """Ends the runner and unmaps the gate from this process's context."""
         try:
             self.session.close()
         finally:
             if self._gate is not None:
                 self._gate.withdraw()
 
-    def forget(self) -> None:
-        """Lets go of the layout that was told last, and of the memory of its image."""
-        self._told = None
+    def drop_layout(self) -> None:
+        """Drops the layout that was sent last, and so the memory of its image."""
+        self._sent_layout = None
 
-    def _tell(self, slots: Slots, arena: Arena) -> None:
-        """Where each call's arguments and answers lie: told once, as long as neither layout nor arena changes."""
-        if self._told is None or self._told[0] is not slots or self._told[1] is not arena:
+    def _send_layout(self, slots: Slots, arena: Arena) -> None:
+        """Tells the runner where each call's arguments and outputs lie; sent again only if layout or arena changes."""
+        sent = self._sent_layout
+        if sent is None or sent[0] is not slots or sent[1] is not arena:
             calls = slots.null_wire() if self._null else slots.wire()
             self.session.runner.post({"op": "layout", **calls})
-            self._told = slots, arena
+            self._sent_layout = slots, arena
 
-    def _by_device(self, gate: Gate, taking: Taking, shot: int) -> tuple[Clock, bool]:
-        """The clock of a window behind the gate, and whether the runner's stream was heard, or else its process.
+    def _run_on_device(self, gate: Gate, transfers: BufferTransfers, first: int) -> tuple[Clock, bool]:
+        """Runs a gated window; returns its times, and whether the runner's stream signalled done within SPIN_S.
 
-        The stream waits for a word that the runner can keep from it: one that does is killed, and the stream let go.
+        The referee's stream waits for that signal, which a runner can withhold. Then the referee kills the runner and
+        releases its own stream.
         """
         if self._clock is None:
             self._clock = DeviceClock(gate)
-        clock, last = self._clock, self._shots
+        clock, last = self._clock, self._sequence_number
         try:
-            clock.begin()
-            taking.make_ready()
-            clock.start(shot)
-            clock.wait(shot)
-            if taking.held_back:
-                taking.take_away()
-                clock.fire(last)
-                clock.wait(last)
-            taking.keep()
+            clock.begin_setup()
+            transfers.upload()
+            clock.start(first)
+            clock.wait_until_done(first)
+            if transfers.deferred_readback:
+                transfers.clear_inputs()
+                clock.release(last)
+                clock.wait_until_done(last)
+            transfers.copy_outputs()
             clock.stop()
-            if not (heard := self._heard(gate, last)):
+            if not (stream_done := self._poll_done(gate, last)):
                 self._expect("done")
             if not clock.ends(PATIENCE_S):
                 raise KernelFault(Status.CRASHED, NOT_REPORTED)
         except BaseException:
-            # First, and whatever went wrong: neither a thread of it nor a kernel may undo what lets the stream go.
+            # Kill first, whatever went wrong: no thread or kernel of the runner may undo the forced release.
             try:
                 self.session.runner.kill()
             finally:
-                clock.let_go(last)
+                clock.force_release(last)
             raise
-        return Clock(*clock.read()), heard
+        return Clock(*clock.read()), stream_done
 
-    def _by_host(self, gate: Gate | None, taking: Taking) -> tuple[Clock, bool]:
-        """As `_by_device`, where calls are launched from the gun on, or there is no device."""
+    def _run_on_host(self, gate: Gate | None, transfers: BufferTransfers) -> tuple[Clock, bool]:
+        """Like `_run_on_device`, for a streamed window or for a window on the CPU."""
         runner = self.session.runner
         if not self.device.is_cuda:
             runner.freeze()
-        begun = time.perf_counter_ns()
-        taking.make_ready()
+        setup_begin = time.perf_counter_ns()
+        transfers.upload()
         self.device.synchronize()
         runner.check_frozen()
         start = time.perf_counter_ns()
-        runner.send({"op": "go", "seed": taking.slots.seed})
+        runner.send({"op": "go", "seed": transfers.slots.seed})
         runner.thaw()
-        if taking.held_back:
+        if transfers.deferred_readback:
             self._expect("computed")
-            taking.take_away()
+            transfers.clear_inputs()
             self.device.synchronize()
             if gate is not None:
-                gate.release(self._shots)
+                gate.release(self._sequence_number)
             else:
                 runner.send({"op": "hand_in"})
-        heard = gate is not None and self._heard(gate, self._shots)
-        if not heard:
+        stream_done = gate is not None and self._poll_done(gate, self._sequence_number)
+        if not stream_done:
             self._expect("done")
         frozen = None if self.device.is_cuda else runner.freeze()
-        taking.keep()
+        transfers.copy_outputs()
         self.device.synchronize()
         end = frozen or time.perf_counter_ns()
-        return Clock((end - start) / 1e6, (start - begun) / 1e6), heard
+        return Clock((end - start) / 1e6, (start - setup_begin) / 1e6), stream_done
 
-    def _heard(self, gate: Gate, shot: int) -> bool:
-        """Waits a short while, awake, for the runner's stream; False when it is better waited for asleep."""
+    def _poll_done(self, gate: Gate, sequence_number: int) -> bool:
+        """Polls up to SPIN_S for the signal of the runner's stream; returns whether it came."""
         until = time.perf_counter_ns() + int(SPIN_S * 1e9)
-        while gate.last_done < shot:
+        while gate.last_done < sequence_number:
             if time.perf_counter_ns() > until:
                 return False
         return True
 
-    def _opened(self) -> Gate:
+    def _open_gate(self) -> Gate:
         if self._gate is None:
             self._gate = Gate()
             try:
@@ -276,9 +283,9 @@ class Range:
         return self._gate
 
     def _call_off(self, gate: Gate | None) -> None:
-        """Opens the gate on whatever is queued and waits until the runner is at rest."""
+        """Opens the gate for the queued calls and waits until the runner is idle."""
         if gate is not None:
-            gate.release(self._shots)
+            gate.release(self._sequence_number)
         for op in ("armed", "done", "times"):
             self._expect(op)
 
@@ -291,8 +298,8 @@ class Range:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No garbage collection of the referee's own while its clock runs."""
+def _without_gc() -> Iterator[None]:
+    """Disables the referee's garbage collection while its clock runs."""
     gc.disable()
     try:
         yield

@@ -8,7 +8,7 @@ from domain.contract import IOContract
 from domain.value import TensorRef
 from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.input_batches import Arguments, StackedSets, StackOf
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.inputs.contract_inputs import (
     ContractInputs,
     arguments_for,
@@ -29,7 +29,7 @@ class ArgumentBinder:
     """
 
     def __init__(
-        self, owner: Contender, candidate: Contender, contract: IOContract | None, own: ContractInputs | None
+        self, owner: KernelRun, candidate: KernelRun, contract: IOContract | None, own: ContractInputs | None
     ) -> None:
         self._owner = owner
         self._candidate = candidate
@@ -68,7 +68,7 @@ class ArgumentBinder:
             return drawn
         if io is None or own is None:
             return self._without_contract(drawn)
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             drawn_own = own.draw(number)
             arguments = arguments_for(io, drawn_own, self._contract, drawn)
             if number == 0:
@@ -95,7 +95,7 @@ class ArgumentBinder:
         if io is None or own is None:
             return self._inputs_only(drawn)
         positions = list(names)
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             pairs = {index: positions[number] for index, number in counterparts(io, list(names.values())).items()}
             # An argument without a counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
@@ -110,11 +110,11 @@ class ArgumentBinder:
         return lambda index: drawn(positions[index])
 
 
-def _drawn_by(contender: Contender, inputs: ContractInputs, numbers: range) -> StackOf:
+def _drawn_by(contender: KernelRun, inputs: ContractInputs, numbers: range) -> StackOf:
     """The stacks that a kernel's own contract draws; a fault while drawing is that kernel's."""
 
     def stack(index: int) -> torch.Tensor:
-        with contender.answerable():
+        with contender.attribute_faults():
             return inputs.stack(index, numbers.start, len(numbers))
 
     return stack

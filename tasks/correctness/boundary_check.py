@@ -15,9 +15,9 @@ from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import at_rest
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import frozen_others
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
@@ -45,7 +45,7 @@ SAID = (
 class BoundaryExcuses:
     """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
-    def __init__(self, reference: Contender, candidate: Contender, bench: Workbench, tolerance: Tolerance) -> None:
+    def __init__(self, reference: KernelRun, candidate: KernelRun, bench: WorkerContext, tolerance: Tolerance) -> None:
         self._reference = reference
         self._candidate = candidate
         self._bench = bench
@@ -108,7 +108,7 @@ class BoundaryExcuses:
         by, began = move_size(self._tolerance, arguments), time.monotonic()
         kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
-            with at_rest([self._candidate], self._bench.device):
+            with frozen_others([self._candidate], self._bench.device):
                 for number, factor in ((0, 0), *PERTURBATIONS):
                     if time.monotonic() - began > self._left_s:
                         return

@@ -21,8 +21,8 @@ from profiling.window.call_buffers import Slots, bytes_per_call
 from tasks.correctness.boundary_check import PERTURBATIONS
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.trials import Outputs, Trials
-from tasks.runtime.freeze import at_rest, undisturbed_window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.freeze import frozen_others, undisturbed_window
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import explained_by_jumps, few_enough
@@ -127,7 +127,7 @@ class DistributionCheck:
         if failure is not None:
             # A runner that failed gets no more requests, whoever caused it.
             if evidence.unsound is None and (ran_in_float64 or not distribution.harsh):
-                self._candidate.accuse(_on(distribution, failure))
+                self._candidate.fail(_on(distribution, failure))
             self._has_failed = True
             message = f"the kernel failed on it ({failure.message}); {_lack_of_evidence(evidence)}"
             return {distribution.name: Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, message)}
@@ -243,7 +243,7 @@ class DistributionCheck:
             return None
         session.set_deadline(self._latest())
         moved = self._inputs.for_reference(distribution, number, by, double=True)
-        with at_rest([self._candidate], self._trials.bench.device):
+        with frozen_others([self._candidate], self._trials.bench.device):
             return session.double(moved)
 
     def _run_perturbed(self, distribution: Distribution, number: int, by: float) -> Outputs:
@@ -258,7 +258,7 @@ class DistributionCheck:
         for role, layout in self._slots.items():
             layout.fill(0, [arguments[role]])
 
-    def _outputs(self, contender: Contender) -> Outputs:
+    def _outputs(self, contender: KernelRun) -> Outputs:
         """One call on the inputs in the kernel's slot; raises KernelFault."""
         contender.open_session.set_deadline(self._latest())
         slots = self._slots[contender.role]

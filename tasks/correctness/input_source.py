@@ -19,8 +19,8 @@ from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
-from tasks.runtime.freeze import stopped
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.freeze import frozen
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -51,7 +51,7 @@ class TrialInputs:
     owner's `get_inputs` makes them, or the owner's runner infers them; `summary` says which.
     """
 
-    def __init__(self, owner: Contender, candidate: Contender, device: str, secret: int) -> None:
+    def __init__(self, owner: KernelRun, candidate: KernelRun, device: str, secret: int) -> None:
         self._owner = owner
         self._candidate = candidate
         self._device = device
@@ -127,7 +127,7 @@ class TrialInputs:
         return batch
 
     def _of_contract(self, inputs: ContractInputs, numbers: range) -> SeparateSets | StackedSets:
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             together = inputs.draw_ahead(numbers) if numbers.start > 0 else numbers[:1]
         stacked = self.binder.bind_contract_stacks(inputs, together) if len(together) > 1 else None
         if stacked is not None:
@@ -152,7 +152,7 @@ class TrialInputs:
         return tensors == first and sum(tensors) == len(sets.stacks)
 
     def _make_for_owner(self, numbers: range) -> SourceSets:
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             return self._make(numbers)
 
     def _singly(self, sets_drawn: SourceSets, numbers: range, stored: int) -> SeparateSets:
@@ -179,7 +179,7 @@ class TrialInputs:
     def drawn(self, number: int) -> Arguments:
         """The set of that number as the owner or the contract makes it, to be bound; not counted as a fresh one.
 
-        Raises KernelFault without assigning it to a kernel.
+        Raises KernelFault, which is attributed to no kernel.
         """
         (drawn,) = self._make(range(number, number + 1))
         first = self._first() if self._contract is None else drawn  # Every call of a layout has its Python values.
@@ -206,7 +206,7 @@ class TrialInputs:
         """The contract that inputs are drawn from; None if the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
-        with self._owner.answerable():
+        with self._owner.attribute_faults():
             if self._request(range(1), infer=False) is not None:
                 return None
         if self._candidate.kernel.io is not None:
@@ -254,7 +254,7 @@ class TrialInputs:
             self._device == "cpu" or self._spent_s > SLOW_DRAWING_S
         )
         # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
-        with stopped([self._candidate] if stops_candidate else []):
+        with frozen([self._candidate] if stops_candidate else []):
             sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return sets

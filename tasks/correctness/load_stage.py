@@ -8,11 +8,11 @@ from typing import Any
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
-from profiling.window.timed_window import Range
+from profiling.window.timed_window import WindowSession
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import at_rest
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import frozen_others
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.output_matching import match_outputs
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -26,15 +26,15 @@ COMPILED_LATE = (
 class Preparation:
     """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
-    def __init__(self, contenders: list[Contender], bench: Workbench) -> None:
+    def __init__(self, contenders: list[KernelRun], bench: WorkerContext) -> None:
         self.contenders = contenders
         self.bench = bench
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
         for contender in self.contenders:
-            if contender.standby is not None:
-                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.standby, cancelled)
+            if contender.pooled_runner is not None:
+                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.pooled_runner, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
         """Load every kernel, one after the other."""
@@ -42,7 +42,7 @@ class Preparation:
             contender.open_session.set_deadline(deadline)
             contender.spent_s = 0.0
         if len(self.contenders) > 1:
-            self.contenders[0].beside = self.contenders[1]
+            self.contenders[0].candidate = self.contenders[1]
             self.contenders[1].reference = self.contenders[0]
         for contender in self.contenders:
             self._load(contender, seed)
@@ -54,17 +54,17 @@ class Preparation:
         """
         groups = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
         for group in groups:
-            with at_rest((other for other in self.contenders if other not in group), self.bench.device):
+            with frozen_others((other for other in self.contenders if other not in group), self.bench.device):
                 self._first_calls(group, example)
         if len(self.contenders) > 1:
             self._match_outputs()
 
-    def _first_calls(self, contenders: list[Contender], example: dict[str, Arguments]) -> None:
+    def _first_calls(self, contenders: list[KernelRun], example: dict[str, Arguments]) -> None:
         for contender in contenders:
-            with contender.answerable():
+            with contender.attribute_faults():
                 contender.open_session.start_probe(example[contender.role], PROBE_CALLS)
         for contender in contenders:
-            with contender.answerable():
+            with contender.attribute_faults():
                 contender.probe = contender.open_session.finish_probe()
                 if contender.probe.compiled:
                     contender.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
@@ -82,21 +82,21 @@ class Preparation:
         actual = candidate.probe
         if expected is None or actual is None:
             raise ValueError("not probed")
-        with candidate.answerable():
+        with candidate.attribute_faults():
             order = match_outputs(expected.form, actual.form)
             if order != sorted(order):
                 candidate.probe = actual.ordered(order)
                 candidate.open_session.order(order)
 
-    def _load(self, contender: Contender, seed: int) -> None:
-        if not contender.untouched:
+    def _load(self, contender: KernelRun, seed: int) -> None:
+        if not contender.is_unmodified:
             # Only a process that a builder left behind, or the other kernel, can have changed the files.
             message = f"files of the {contender.role} were changed from outside after its build"
             candidate = self.contenders[-1]
-            candidate.accuse(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
+            candidate.fail(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
         session = contender.open_session
-        contender.range = Range(session, self.bench.device)
-        with contender.answerable():
+        contender.window_session = WindowSession(session, self.bench.device)
+        with contender.attribute_faults():
             # Check before drawing: the host overcommits memory, and the kernel would kill this process.
             if contender.kernel.io is not None:
                 self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
@@ -106,7 +106,7 @@ class Preparation:
         contender.entry = contender.loaded.entry
         contender.facts |= contender.loaded.facts
 
-    def _init_arguments(self, contender: Contender) -> list[Any] | None:
+    def _init_arguments(self, contender: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""
         reference = self.contenders[0]
         return reference.loaded.init if contender is not reference and reference.loaded is not None else None

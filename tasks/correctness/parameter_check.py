@@ -27,7 +27,7 @@ from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
 from tasks.runtime.freeze import undisturbed_window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
@@ -146,7 +146,7 @@ class ParameterCheck:
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
         if isinstance(fault, FreezeViolation) or is_slow:
             raise fault
-        self._candidate.accuse(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
+        self._candidate.fail(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
     def _ignored_weights(self, others: dict[str, torch.Tensor]) -> list[str]:
         """The weights whose change alone alters the reference's output, but not the candidate's."""
@@ -240,7 +240,7 @@ class ParameterCheck:
     def _outputs_of_both(self, others: dict[str, Any]) -> list[Outputs | None]:
         return [self._outputs(contender, others) for contender in self._trials.contenders]
 
-    def _outputs(self, contender: Contender, others: dict[str, Any] | None = None) -> Outputs | None:
+    def _outputs(self, contender: KernelRun, others: dict[str, Any] | None = None) -> Outputs | None:
         """The outputs of one call on the inputs as drawn, with those weights; None if the kernel refuses them."""
         session, layout = contender.open_session, self._slots[contender.role]
         session.set_deadline(self._until)

@@ -29,9 +29,9 @@ from tasks.correctness.write_checks import (
     input_mutation_differs,
     unwritten_hint,
 )
-from tasks.runtime.freeze import How, undisturbed_window
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.freeze import WindowOptions, undisturbed_window
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import describe_permutation
@@ -69,10 +69,10 @@ class Trials:
 
     def __init__(
         self,
-        contenders: list[Contender],
+        contenders: list[KernelRun],
         inputs: TrialInputs,
         example: dict[str, Arguments],
-        bench: Workbench,
+        bench: WorkerContext,
         request: Request,
         deadline: float,
         advice: str | None = None,
@@ -130,13 +130,13 @@ class Trials:
         self.fill(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.contenders}
         for contender in self.contenders:
-            contender.at_most_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
+            contender.upper_bound_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
         # Two calls are enough to tell which outputs a call certainly writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
         owner = self.contenders[0]
         outputs, *others = answers[owner.role]
-        with owner.answerable():
+        with owner.attribute_faults():
             check_written(owner, outputs)
         if len(self.contenders) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
@@ -146,7 +146,7 @@ class Trials:
         self._first_call = slots[owner.role].arguments(0)
         self.judge(slots, windows)
         if self.right:
-            with self.candidate.answerable():
+            with self.candidate.attribute_faults():
                 check_first_call(self.contenders, windows)
         if not (self.right or self._boundary_excuses.failed):
             self._check_reference_repeats(slots[owner.role], windows[owner.role])
@@ -167,7 +167,7 @@ class Trials:
         reuses_sets = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
         # If all kernels get the same arguments, they are written once and copied in one go.
-        twins = [layout for layout in others if self.inputs.binder.shared and layout.takes_as(first)]
+        twins = [layout for layout in others if self.inputs.binder.shared and layout.can_copy_from(first)]
         filled = {role: layout for role, layout in slots.items() if layout not in twins}
         filled_calls = 0
         # Each source only provides what the previous one left over.
@@ -183,21 +183,21 @@ class Trials:
                     filled_calls, [layout.arguments(call % filled_calls) for call in range(filled_calls, calls)]
                 )
         for twin in twins:
-            twin.fill_as(first)
+            twin.copy_from(first)
 
-    def run_window(self, contender: Contender, slots: dict[str, Slots], **options: Unpack[How]) -> Window:
+    def run_window(self, contender: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
         """Run one window of that kernel over its filled slots."""
-        with contender.answerable():
+        with contender.attribute_faults():
             return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **options)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compare every call's outputs in full. Without a reference only the guards are checked."""
-        with self.candidate.answerable():
+        with self.candidate.attribute_faults():
             check_guards(slots[self.candidate.role], windows[self.candidate.role])
         if len(self.contenders) == 1:
             return
         reference, candidate = self.contenders
-        with candidate.answerable():
+        with candidate.attribute_faults():
             check_inputs(windows[reference.role], windows[candidate.role])
         is_reported = all(window.inputs_changed is not None for window in windows.values())
         if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
@@ -256,7 +256,7 @@ class Trials:
             self._precision = dataclasses.asdict(finding) if finding is not None else None
             self._note_comparison()
 
-    def written_bytes(self, contender: Contender) -> int:
+    def written_bytes(self, contender: KernelRun) -> int:
         """Bytes that a call of that kernel certainly writes; 0 if none is certain."""
         outputs = self._first_outputs.get(contender.role, [])
         io = contender.kernel.io
@@ -270,7 +270,7 @@ class Trials:
         inputs = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
         return returned_bytes(outputs[0], outputs[1], inputs) if contender.session is not None else 0
 
-    def tensor_bytes(self, contender: Contender) -> int:
+    def tensor_bytes(self, contender: KernelRun) -> int:
         """Bytes of the tensors that a call gets and returns, each counted once."""
         inputs = leaves(self.example[contender.role], torch.Tensor)
         answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from domain.flags import Flag, FlagCode
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 VIEWS = (
     "output {numbers} is a view of an input, where the reference makes a new tensor: its reader does the work, and the "
@@ -13,7 +13,7 @@ VIEWS = (
 )
 
 
-def view_outputs_warning(contenders: Sequence[Contender]) -> Flag | None:
+def view_outputs_warning(contenders: Sequence[KernelRun]) -> Flag | None:
     """The warning about the candidate's time, from what both runners report; None without such views."""
     probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
     if len(probes) < 2:

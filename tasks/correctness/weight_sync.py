@@ -11,7 +11,7 @@ import torch
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
 from sandbox.supervisor.messages import ModelState
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 
 TRY_S = 5.0
@@ -27,7 +27,7 @@ class Weights:
     `summary` becomes `inputs.weights`, `findings` become `inputs.weight_findings`.
     """
 
-    def __init__(self, reference: Contender, candidate: Contender) -> None:
+    def __init__(self, reference: KernelRun, candidate: KernelRun) -> None:
         self._reference = reference
         self._candidate = candidate
         self._state = ModelState({}, frozenset())
@@ -38,11 +38,11 @@ class Weights:
         """Copy the reference's weights if the candidate has all of them by name, shape and kind of dtype."""
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
-        with self._reference.answerable():
+        with self._reference.attribute_faults():
             self._state = self._reference.session.state()
         if not self._state.weights:
             return
-        with self._candidate.answerable():
+        with self._candidate.attribute_faults():
             copied = self._candidate.session.load_state(self._state.weights)
         self.summary = COPIED if copied else SAME_SEED
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]

@@ -1,6 +1,6 @@
 """Checks of memory writes, whatever the values: outputs never written, writes out of bounds, modified inputs.
 
-Each check raises KernelFault (WRONG_RESULT), which the caller assigns to a kernel.
+Each check raises KernelFault (WRONG_RESULT), inside an `attribute_faults` block of the caller.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Window
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.compare.comparison import agree
 from validation.compare.tolerance import Tolerance
 from validation.inputs.poison_fill import unwritten_fraction
 
 
-def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
+def check_written(owner: KernelRun, outputs: list[torch.Tensor]) -> None:
     """Outputs in a contract's arguments start as poison: one that is still all poison was never written."""
     io = owner.kernel.io
     for index, tensor in zip(owner.output_arguments, outputs, strict=False):
@@ -28,7 +28,7 @@ def check_written(owner: Contender, outputs: list[torch.Tensor]) -> None:
             )
 
 
-def unwritten_hint(contender: Contender, outputs: list[torch.Tensor]) -> str | None:
+def unwritten_hint(contender: KernelRun, outputs: list[torch.Tensor]) -> str | None:
     """A hint on the unwritten elements of a wrong call's outputs; None if the kernel wrote all of them."""
     io = contender.kernel.io
     for index, tensor in zip(contender.output_arguments, outputs, strict=False):
@@ -57,7 +57,7 @@ def check_inputs(reference: Window, candidate: Window) -> None:
         )
 
 
-def check_first_call(contenders: list[Contender], windows: dict[str, Window]) -> None:
+def check_first_call(contenders: list[KernelRun], windows: dict[str, Window]) -> None:
     """Check repeated calls on the same inputs before the first window, as both runners report them."""
     differ = [contender.probe.first_call_differs for contender in contenders if contender.probe is not None]
     inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
@@ -69,14 +69,14 @@ def check_first_call(contenders: list[Contender], windows: dict[str, Window]) ->
         )
 
 
-def input_mutation_differs(contenders: list[Contender], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+def input_mutation_differs(contenders: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
     """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
     Compares the arenas after the window. Kernels with different arguments have no common form to compare.
     """
     layouts = [slots[contender.role] for contender in contenders]
     arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
-    if len(arenas) < len(layouts) or not layouts[1].takes_as(layouts[0]):
+    if len(arenas) < len(layouts) or not layouts[1].can_copy_from(layouts[0]):
         return False
     reference_inputs, candidate_inputs = (
         layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True)

@@ -18,8 +18,8 @@ from domain.kernel import KernelType
 from domain.listing import Form, Listing, NoListing, pack
 from domain.result import Status
 from tasks.builds.build_session import deadline_in
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 READ_S = 20.0
 """Maximum seconds of reading for each of the two kernels; part of `attempt_monitor.SLACK_S`."""
@@ -32,7 +32,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def extract_code(contender: Contender, forms: Iterable[Form], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+def extract_code(
+    contender: KernelRun, forms: Iterable[Form], bench: WorkerContext, cancelled: Callable[[], bool]
+) -> None:
     """Record at least one entry for each form, which may be the reason why there is no code. Raises JobCancelled.
 
     For kernels that Triton compiled at a call, also record the resources of their machine code, even without `forms`.
@@ -44,19 +46,19 @@ def extract_code(contender: Contender, forms: Iterable[Form], bench: Workbench, 
     contender.listings = listings if requested_forms else None
 
 
-def has_code(contender: Contender, forms: Sequence[Form]) -> bool:
+def has_code(contender: KernelRun, forms: Sequence[Form]) -> bool:
     """Whether there is anything to read."""
     return contender.was_compiled and (bool(forms) or _compiled_at_calls(contender))
 
 
-def _compiled_at_calls(contender: Contender) -> bool:
+def _compiled_at_calls(contender: KernelRun) -> bool:
     # os.path.isdir is false if the folder is no longer accessible to the referee.
     there = os.path.isdir(contender.folder / cache.FOLDER)
     return there and "variants" not in contender.facts
 
 
 def _read(
-    contender: Contender, forms: list[Form], bench: Workbench, cancelled: Callable[[], bool], *, with_needs: bool
+    contender: KernelRun, forms: list[Form], bench: WorkerContext, cancelled: Callable[[], bool], *, with_needs: bool
 ) -> list[Listing | NoListing]:
     session = None
     try:
@@ -76,7 +78,7 @@ def _read(
 
 
 def _packed(
-    contender: Contender, forms: list[Form], entries: list[CodeText | MissingText]
+    contender: KernelRun, forms: list[Form], entries: list[CodeText | MissingText]
 ) -> list[Listing | NoListing]:
     listings: list[Listing | NoListing] = []
     names: set[str] = set()
@@ -110,7 +112,7 @@ def _name(kernel: str, form: Form, used: set[str]) -> str:
     return next(name for name in numbered if name not in used)
 
 
-def _why_none(contender: Contender, form: Form) -> str:
+def _why_none(contender: KernelRun, form: Form) -> str:
     """Why the kernel's folder has no code of this form."""
     kernel_type, facts = contender.kernel.kernel_type, contender.facts
     if form.of_triton and kernel_type in (KernelType.CUDA, KernelType.TORCH_CUDA):
@@ -122,10 +124,10 @@ def _why_none(contender: Contender, form: Form) -> str:
     return f"its build and its calls left no code of its own with {form}; code of torch and its libraries is not listed"
 
 
-def _cleaned(contender: Contender, text: str) -> str:
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.told(text))
+def _cleaned(contender: KernelRun, text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.redact_paths(text))
 
 
-def _plain(contender: Contender, value: Any) -> str:
+def _plain(contender: KernelRun, value: Any) -> str:
     """The text as one short line."""
     return " ".join(_cleaned(contender, str(value)).split())[:_LINE_CHARS]

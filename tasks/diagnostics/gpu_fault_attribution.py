@@ -15,8 +15,8 @@ from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError
 from sandbox.isolation.scratch_dir import remove
 from tasks.builds.build_session import deadline_in
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 TEST_S = 60.0
 REPORT_S = 0.1
@@ -42,7 +42,7 @@ _FIRST, _LAST = slice(MAX_SEARCHED_CHARS), slice(-MAX_SEARCHED_CHARS, None)
 log = logging.getLogger(__name__)
 
 
-def new_card_errors(contenders: Iterable[Contender], bench: Workbench) -> list[CardError] | CardUnavailable:
+def new_card_errors(contenders: Iterable[KernelRun], bench: WorkerContext) -> list[CardError] | CardUnavailable:
     """The driver's reports of card errors since the last call; waits up to REPORT_S for one if a kernel failed."""
     failed = any(contender.fault is not None for contender in contenders)
     return bench.card_errors.new(REPORT_S if failed else 0.0)
@@ -56,7 +56,9 @@ def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) 
         )
 
 
-def raise_tested_card_fault(contenders: Iterable[Contender], bench: Workbench, cancelled: Callable[[], bool]) -> None:
+def raise_tested_card_fault(
+    contenders: Iterable[KernelRun], bench: WorkerContext, cancelled: Callable[[], bool]
+) -> None:
     """Raise InfrastructureFault if a kernel failed like on a failing card, and a runner without a submission fails too.
 
     The failure's text comes from the submission, so it proves nothing by itself. The caller holds the device's lease.
@@ -90,7 +92,7 @@ def raise_tested_card_fault(contenders: Iterable[Contender], bench: Workbench, c
     )
 
 
-def _names_card_error(contender: Contender) -> bool:
+def _names_card_error(contender: KernelRun) -> bool:
     """Whether the failure names a card error. Printed output counts: a C++ library that throws aborts the process."""
     fault = contender.fault
     if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):

@@ -14,7 +14,7 @@ from profiling.ncu.metrics import BASIC, LAUNCHES, PRINTING, arguments, refused
 from profiling.ncu.report import described
 from tasks.diagnostics.tool_run import Inspection, NotInspected, read_output, remove_stale, seconds_since
 from tasks.node import tool_lookup
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 WARM_UP = 3
 EXPORT, REPORT, TABLE = "profile", f"profile.{PROFILE}", "counters.csv"
@@ -66,7 +66,7 @@ def _under_original_names(inspection: Inspection, flat: dict[str, dict[str, Any]
 
 
 def _measure(
-    inspection: Inspection, contender: Contender, ncu: Path, request: CounterRequest
+    inspection: Inspection, contender: KernelRun, ncu: Path, request: CounterRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     remove_stale(contender.folder, REPORT, TABLE)
     until = time.monotonic() + request.level.seconds
@@ -97,7 +97,7 @@ def _measure(
 
 def _run_ncu(
     inspection: Inspection,
-    contender: Contender,
+    contender: KernelRun,
     ncu: Path,
     request: CounterRequest,
     until: float,

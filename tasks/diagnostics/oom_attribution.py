@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from domain.fault import KernelFault
 from domain.result import Status
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 MAX_HELD_SHARE = 0.5
 """Share of the device's memory: a candidate that holds no more of it leaves the reference enough."""
 
 
-def attribute_memory_fault(contenders: Sequence[Contender], bench: Workbench) -> None:
+def attribute_memory_fault(contenders: Sequence[KernelRun], bench: WorkerContext) -> None:
     """Move an out-of-memory fault from the reference to the candidate, if that held most of the device's memory.
 
     It must also have held more than the reference. No process reports this itself: the referee ends each runner and
@@ -30,7 +30,7 @@ def attribute_memory_fault(contenders: Sequence[Contender], bench: Workbench) ->
         reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, message)
 
 
-def _end_and_measure(contender: Contender, bench: Workbench) -> int:
+def _end_and_measure(contender: KernelRun, bench: WorkerContext) -> int:
     before = bench.device.free
     contender.close()
     return bench.device.free - before

@@ -22,7 +22,7 @@ from sandbox.supervisor.session import Session
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.trials import Trials
 from tasks.node.path_redaction import without_machine_paths
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
@@ -41,7 +41,7 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def measure_work(contenders: list[Contender], trials: Trials, *, counting: bool) -> None:
+def measure_work(contenders: list[KernelRun], trials: Trials, *, counting: bool) -> None:
     """Record the bytes that a call moves and, with `counting`, its operations, to place it under the card's peaks."""
     ceilings = trials.bench.ceilings()
     timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
@@ -53,7 +53,7 @@ def measure_work(contenders: list[Contender], trials: Trials, *, counting: bool)
 
 
 def _operations(
-    timed: list[tuple[Contender, Timing]], owner: Contender, trials: Trials, ceilings: Ceilings
+    timed: list[tuple[KernelRun, Timing]], owner: KernelRun, trials: Trials, ceilings: Ceilings
 ) -> dict[str, float] | None:
     """Operations of a call of the reference (or of the kernel, without one); flags every time too short for them.
 
@@ -66,7 +66,7 @@ def _operations(
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
-        failed = "it was stopped" if late else first_line(owner.told(fault.message))
+        failed = "it was stopped" if late else first_line(owner.redact_paths(fault.message))
     for contender, timing in timed:
         whose = "its own" if contender is owner else "the reference's"
         if flops is None:
@@ -82,7 +82,7 @@ def _operations(
     return flops
 
 
-def trace_launches(contenders: list[Contender], example: dict[str, Arguments], deadline: float) -> None:
+def trace_launches(contenders: list[KernelRun], example: dict[str, Arguments], deadline: float) -> None:
     """Profile one call of each kernel, as the last request to its runner; flag what is suspicious about it."""
     for contender in contenders:
         if contender.session is None:

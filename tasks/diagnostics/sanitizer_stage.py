@@ -42,7 +42,7 @@ def _run_tool(inspection: Inspection, tool: Path, check: SanitizerTool) -> ToolR
         report = read_output(contender.folder / f"{check}{LOG}", MAX_CHARS)
         if report is None:
             return ToolReport("unavailable", failure or first_line(printed) or "it left no report")
-        findings = read(contender.told(report.decode(errors="replace")))
+        findings = read(contender.redact_paths(report.decode(errors="replace")))
         if failure is not None and findings.status == "clean":
             return ToolReport("unavailable", f"the kernel failed under the tool: {failure}")
         return findings

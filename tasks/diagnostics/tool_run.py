@@ -21,8 +21,8 @@ from sandbox.runner.tool_entry import RUNNER
 from sandbox.supervisor.session import Session
 from tasks.builds.build_session import deadline_in
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 NO_GPU = "there is no GPU here: send it to a worker that has one (`gpu`)"
 NO_USERS = (
@@ -43,8 +43,8 @@ class Inspection:
 
     def __init__(
         self,
-        bench: Workbench,
-        contenders: Sequence[Contender],
+        bench: WorkerContext,
+        contenders: Sequence[KernelRun],
         example: dict[str, Arguments],
         weights: dict[str, Any],
         seed: int,
@@ -67,7 +67,7 @@ class Inspection:
         except InfrastructureFault as fault:
             return f"the tool's process could not be started: {fault}"
 
-    def call(self, contender: Contender, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
+    def call(self, contender: KernelRun, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
         """Call the kernel once under that tool; returns the printed output, and how the kernel failed, if it did.
 
         Raises NotInspected, JobCancelled.
@@ -83,19 +83,19 @@ class Inspection:
             if fault is not None and fault.status is Status.TIMEOUT:
                 raise NotInspected(_timeout_message(seconds))
             _wait_for_end(session, seconds)
-        failure = first_line(contender.told(fault.message)) if fault is not None else None
-        return contender.told(session.runner.output.text()), failure
+        failure = first_line(contender.redact_paths(fault.message)) if fault is not None else None
+        return contender.redact_paths(session.runner.output.text()), failure
 
-    def program(self, contender: Contender, command: Sequence[str], seconds: float) -> str:
+    def program(self, contender: KernelRun, command: Sequence[str], seconds: float) -> str:
         """Run a program that reads the kernel's folder, sandboxed like a builder; returns its printed output.
 
         Raises NotInspected, JobCancelled.
         """
         with self._session(contender, command, seconds, gpu=False) as session:
             _wait_for_end(session, seconds)
-        return contender.told(session.runner.output.text())
+        return contender.redact_paths(session.runner.output.text())
 
-    def _call(self, session: Session, contender: Contender, warm_up: int) -> KernelFault | None:
+    def _call(self, session: Session, contender: KernelRun, warm_up: int) -> KernelFault | None:
         try:
             reference = self.contenders[0]
             init_args = reference.loaded.init if contender is not reference and reference.loaded is not None else None
@@ -109,10 +109,12 @@ class Inspection:
 
     @contextmanager
     def _session(
-        self, contender: Contender, command: Sequence[str], seconds: float, *, gpu: bool = True
+        self, contender: KernelRun, command: Sequence[str], seconds: float, *, gpu: bool = True
     ) -> Iterator[Session]:
         try:
-            session = self.bench.beneath(contender.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu)
+            session = self.bench.start_under_tool(
+                contender.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu
+            )
         except InfrastructureFault as fault:
             raise NotInspected(f"the tool's process could not be started: {fault}") from fault
         try:
@@ -121,7 +123,7 @@ class Inspection:
             finally:
                 session.close()
         except InfrastructureFault as fault:
-            printed = first_line(contender.told(session.runner.output.text()))
+            printed = first_line(contender.redact_paths(session.runner.output.text()))
             raise NotInspected(f"the tool did not start the kernel, or was ended: {printed or fault}") from fault
 
 

@@ -147,25 +147,25 @@ def run_pipeline(
 ) -> Report:
     """Run the pipeline in this process. Imported here, because it loads torch, which only pool children may load."""
     from tasks.evaluation.pipeline import run
-    from tasks.runtime.worker_context import workbench
+    from tasks.runtime.worker_context import worker_context
 
     try:
-        return run(request, workbench(), progress, cancelled, on_interim_result)
+        return run(request, worker_context(), progress, cancelled, on_interim_result)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:
-        if not workbench().device.usable:
+        if not worker_context().device.usable:
             raise DeviceLost(f"the referee lost its device: {type(fault).__name__}: {fault}") from fault
         raise
 
 
 def _prepare_next_job() -> None:
     """Prepare runners for the next job, after the end of this one is recorded."""
-    from tasks.runtime.worker_context import workbench
+    from tasks.runtime.worker_context import worker_context
 
     try:
-        workbench().stock_up()
-        board.write(workbench().standbys_ready)
+        worker_context().refill_pool()
+        board.write(worker_context().pooled_runners_ready)
     except Exception:
         log.exception("preparing the next job failed; the next job prepares what is missing itself")
 

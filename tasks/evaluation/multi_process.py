@@ -19,7 +19,7 @@ from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
 from tasks.runtime.build_stage import OFF
-from tasks.runtime.stream_isolation import Queues, chosen, judged
+from tasks.runtime.stream_isolation import Queues, initial_queues, run_until_final
 
 TIME_RESERVE_FACTOR = 3.0
 """One more process starts only if this many times the duration of the longest one is left of the job's time. A kernel
@@ -38,7 +38,7 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
     Only the first process does what the request asks for beside verdict and times. The first and one more process run
     the robustness checks.
     """
-    report, queues = judged(partial(run, request), chosen(request.kernels.values()))
+    report, queues = run_until_final(partial(run, request), initial_queues(request.kernels.values()))
     reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
     # The second process is random: a kernel must not know in which process the check's inputs come again.
@@ -50,8 +50,8 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
         if request.reference is not None and _device_time_used(reports):
             return _stopped_by_device_time(_merge(reports))
         held_s = report.environment["device_seconds"]
-        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, settled=True)
-        report, queues = judged(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
+        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, final=True)
+        report, queues = run_until_final(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
         reports.append(report)
     return _merge(reports)
 

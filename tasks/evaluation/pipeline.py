@@ -40,17 +40,17 @@ from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.node.device_lease import device_lease
 from tasks.runtime.build_stage import Building
 from tasks.runtime.environment_report import environment
-from tasks.runtime.kernel_run import Contender, Stopped
-from tasks.runtime.stream_isolation import BeginAnew, Queues, Streams, apart, until_stopped
+from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.stream_isolation import Queues, RestartJob, Streams, roles_with_own_queues, until_stopped
 from tasks.runtime.teardown import close, end, stop
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.timing_stage import Timekeeper
 from validation.seeds import derive_seed
 
 
 def run(
     request: Request,
-    bench: Workbench,
+    bench: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     on_interim_result: Callable[[bool], None] = lambda right: None,
@@ -63,7 +63,7 @@ def run(
 
 
 def _run(
-    bench: Workbench,
+    bench: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     on_interim_result: Callable[[bool], None],
@@ -73,10 +73,10 @@ def _run(
     with ExitStack() as stack:
         bench.start_zygote()
         home = stack.enter_context(bench.job_folder())
-        contenders = [Contender(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
+        contenders = [KernelRun(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
         job = _Job(request, bench, progress, cancelled, contenders, on_interim_result, queues)
         for contender in job.contenders:
-            stack.callback(contender.clear)
+            stack.callback(contender.remove_folder)
             contender.launches = NOT_REACHED if request.profile else None
         stack.callback(close, job.contenders)
         teardown_stack = stack.enter_context(ExitStack())
@@ -102,9 +102,9 @@ def _run(
                         job.note_card_errors()
                         end(job.contenders, bench, teardown_stack)
                         job.device_s = time.monotonic() - started
-        except BeginAnew as anew:
+        except RestartJob as restart:
             raise_reported_card_fault(job.card_errors)
-            raise anew.after(job.device_s) from None
+            raise restart.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Records that there is nothing to inspect.
             close(job.contenders)
@@ -114,7 +114,7 @@ def _run(
         for contender in job.contenders:
             extract_code(contender, request.artifacts, bench, cancelled)
         report = job.report()
-        bench.dying.leave(stack.pop_all())
+        bench.teardown.submit(stack.pop_all())
         return report
 
 
@@ -124,10 +124,10 @@ class _Job:
     def __init__(
         self,
         request: Request,
-        bench: Workbench,
+        bench: WorkerContext,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
-        contenders: list[Contender],
+        contenders: list[KernelRun],
         on_interim_result: Callable[[bool], None],
         queues: Queues,
     ) -> None:
@@ -166,11 +166,11 @@ class _Job:
         """Assign a runner to each kernel, with its CUDA context created before the job asks for the device."""
         folders = [contender.folder for contender in self.contenders]
         multi_queue_roles, several = self.queues.of(self.contenders), self.request.processes > 1
-        standbys = self.bench.warm(folders, self.cancelled, multi_queue_roles, more_follow=several)
-        for contender, standby in zip(self.contenders, standbys, strict=True):
-            contender.standby, contender.session = standby, standby.session
+        runners = self.bench.acquire_runners(folders, self.cancelled, multi_queue_roles, more_follow=several)
+        for contender, runner in zip(self.contenders, runners, strict=True):
+            contender.pooled_runner, contender.session = runner, runner.session
         for contender in self.contenders:
-            contender.settle()
+            contender.move_into_runner_dir()
 
     def evaluate(self) -> None:
         """Run everything that needs the device, under its lease and within the request's time."""
@@ -186,7 +186,7 @@ class _Job:
         self.progress(Stage.VALIDATE)
         self.example = self.inputs.first()
         preparation.first_calls(self.example)
-        streams.look_at_calls()
+        streams.check_first_call()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
         trials = Trials(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
@@ -207,7 +207,7 @@ class _Job:
         if self.reference is not None:  # From here on the reference runs without the candidate beside it.
             self.candidate.close()
         if self.candidate.timing is not None:
-            self.speedup = timekeeper.check_alone(self.speedup)
+            self.speedup = timekeeper.recheck_without_candidate(self.speedup)
         trials.check_precision()
         if self.request.profile and self.reference is not None:
             trace_launches([self.reference], self.example, trials.deadline)
@@ -236,10 +236,10 @@ class _Job:
 
     def release_device(self) -> None:
         """Release all device memory before other jobs get the device; first store what the report needs."""
-        self.windows_s = self.timekeeper.shooting.windows_s if self.timekeeper is not None else self.windows_s
+        self.windows_s = self.timekeeper.window_runner.windows_s if self.timekeeper is not None else self.windows_s
         self.trials = self.timekeeper = None
         for contender in self.contenders:
-            contender.forget()
+            contender.release_device_memory()
         try:
             replayed = self.request.replay_seed is not None
             self.input_summary = self.input_summary or inputs_summary(
@@ -247,7 +247,7 @@ class _Job:
             )
         finally:
             self.example, self.inputs, self.weights = {}, None, None
-            self.bench.rest()
+            self.bench.release_job_memory()
 
     def note_card_errors(self) -> None:
         """Read once which errors of the card the driver reported during this job."""
@@ -288,7 +288,10 @@ class _Job:
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
         environment_data = environment(self.bench.target) | held
         if self.card_errors is not None and self.bench.device.is_cuda:
-            environment_data |= {"multi_queue_roles": apart(self.contenders), "gpu_errors": summary(self.card_errors)}
+            environment_data |= {
+                "multi_queue_roles": roles_with_own_queues(self.contenders),
+                "gpu_errors": summary(self.card_errors),
+            }
         reference = self.reference.outcome(self.input_summary) if self.reference is not None else None
         failed = reference if self.reference is not None and self.reference.fault is not None else None
         return Report(

@@ -67,13 +67,13 @@ def main() -> int:
     # The worker may be killed: this process must then die too, and the pipeline's processes die with it.
     die_with_parent(int(sys.argv[1]))
     from tasks.evaluation.pipeline import run
-    from tasks.runtime.worker_context import workbench
+    from tasks.runtime.worker_context import worker_context
 
     request = Request(
         Kernel(CANDIDATE, KernelType.TORCH), reference=Kernel(REFERENCE, KernelType.TORCH), num_trials=1, timeout=60
     )
     try:
-        bench = workbench()
+        bench = worker_context()
         try:
             outcome = run(request, bench, lambda stage: None, lambda: False).outcome
         finally:

@@ -36,7 +36,7 @@ from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import BuildPlan, PlannedBuild, kernels_of
 from tasks.runtime.build_stage import Building
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 LOOK_S = 0.25
 PAUSE_S = 5.0
@@ -173,7 +173,7 @@ class Builder:
         bench.ready_compilers([kernel])
         began = time.monotonic()
         with bench.job_folder() as folder:
-            contender = Contender("kernel", kernel, bench.private_folder(folder / "build"))
+            contender = KernelRun("kernel", kernel, bench.private_folder(folder / "build"))
             cached = cache.restore(key, contender.folder)
             if cached is not None:
                 shipped.ship(key, cache.archive(key), fault=cached.fault is not None)
@@ -183,7 +183,7 @@ class Builder:
             certain = not bench.target.is_cuda or kernel.kernel_type is KernelType.CUDA
             try:
                 with self._while_needed(one) as must_stop:
-                    Building(bench, request, must_stop).build_and_keep(contender, cache, key, faults=certain)
+                    Building(bench, request, must_stop).build_and_store(contender, cache, key, faults=certain)
             except KernelFault as fault:
                 ended = fault.status.value
             finally:

@@ -1,1 +1,1 @@
-"""What the stages of a job run on: runners, their pool, and the long-lived resources of a pool child."""
+"""The runners of a job, their pool, and the long-lived resources of a pool child."""

@@ -1,4 +1,4 @@
-"""What a job leaves behind: runners that take a moment to die, and their folders. Its verdict does not wait for it."""
+"""Ends a job's runners and removes their folders in the background, so that the verdict need not wait for that."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from contextlib import ExitStack
 from profiling.gpu.timing_device import Device
 
 
-class Dying:
-    """Ends it in a thread of its own: however long the verdict takes on its way, nothing is held any longer for that.
+class DeferredTeardown:
+    """Runs the teardown of one job in a thread, so that it holds no resource longer while the verdict is delivered.
 
-    Nobody else may talk to the zygote meanwhile, which is asked to reap runners.
+    Nothing else may talk to the zygote until `join` returns: the teardown asks the zygote to reap runners.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._thread = ThreadPoolExecutor(1, "dying")
+        self._thread = ThreadPoolExecutor(1, "teardown")
         self._last: Future[None] | None = None
 
-    def leave(self, left: ExitStack) -> None:
-        """Begins to end what a job has left."""
-        self._last = self._thread.submit(self._end, left)
+    def submit(self, resources: ExitStack) -> None:
+        """Begins to close what a job has opened; returns at once."""
+        self._last = self._thread.submit(self._end, resources)
 
-    def wait(self) -> None:
-        """Returns when nothing of it is there any more; raises what went wrong with that, once."""
+    def join(self) -> None:
+        """Waits until the last teardown is over; raises its exception, once."""
         if self._last is None:
             return
         try:
             self._last.result()
         finally:
-            # Whoever is told to end meanwhile waits once more before it does.
+            # A signal may interrupt this wait before the teardown is over. Then the next call has to wait again.
             self._last = None if self._last.done() else self._last
 
-    def _end(self, left: ExitStack) -> None:
-        with left:
-            self._device.synchronize()  # Which gives this thread the context that arenas are unmapped in.
+    def _end(self, resources: ExitStack) -> None:
+        with resources:
+            self._device.synchronize()  # Makes the CUDA context current in this thread: unmapping an arena needs it.

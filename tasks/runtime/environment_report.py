@@ -1,4 +1,4 @@
-"""Where a job ran, for its report."""
+"""The machine, device and versions that a job ran on, for its report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(target: Target) -> dict[str, Any]:
     address = None
     with contextlib.suppress(OSError):
         address = socket.gethostbyname(host)
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "host": host,
         "address": address,
         "device": target.device,
@@ -35,10 +35,10 @@ def environment(target: Target) -> dict[str, Any]:
     with contextlib.suppress(ImportError):
         import triton
 
-        found["triton"] = triton.__version__
+        report["triton"] = triton.__version__
     if target.is_cuda:
         properties, device = torch.cuda.get_device_properties(target.device), detect()
-        found |= {
+        report |= {
             "gpu_id": device.gpu_index,
             "gpu_name": properties.name,
             "gpu_type": device.gpu_type,
@@ -46,4 +46,4 @@ def environment(target: Target) -> dict[str, Any]:
             "compute_capability": f"{properties.major}.{properties.minor}",
             "driver": device.driver,
         }
-    return found
+    return report

@@ -1,4 +1,4 @@
-"""Whoever is not asked just now does not run: on the host, so that nothing of his is in another's time."""
+"""CPU only: the referee freezes every other runner while it times one, so that none adds to another's time."""
 
 from __future__ import annotations
 
@@ -9,61 +9,66 @@ from typing import TypedDict, Unpack
 from domain.fault import FreezeViolation
 from profiling.gpu.timing_device import Device
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import HeldBack, Window
+from profiling.window.timed_window import DeferredReadback, Window
 from sandbox.supervisor.runner_process import RunnerProcess
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 
 @contextmanager
-def at_rest(contenders: Iterable[Contender], device: Device) -> Iterator[None]:
-    """Inside, none of their processes runs. On a GPU, where contexts take turns, nothing is done.
+def frozen_others(contenders: Iterable[KernelRun], device: Device) -> Iterator[None]:
+    """Freezes the runners of these contenders on the CPU. It does nothing on a GPU, which time-slices contexts.
 
-    Raises Stopped for processes that cannot be stopped, or have run.
+    Raises Stopped if the referee cannot freeze a process, or if one ran in spite of it.
     """
-    with stopped(() if device.is_cuda else contenders):
+    with frozen(() if device.is_cuda else contenders):
         yield
 
 
 @contextmanager
-def stopped(contenders: Iterable[Contender]) -> Iterator[None]:
-    """The same on every device: what they have given a GPU to do goes on there."""
+def frozen(contenders: Iterable[KernelRun]) -> Iterator[None]:
+    """Freezes the runners of these contenders on every device. Work that they queued on a GPU continues there."""
     with ExitStack() as stack:
         for contender in contenders:
             if contender.session is not None and contender.session.runner.alive:
-                with contender.answerable():
+                with contender.attribute_faults():
                     contender.session.runner.freeze()
-                stack.callback(_let_go_on, contender, contender.session.runner)
+                stack.callback(_thaw, contender, contender.session.runner)
         yield
 
 
-def _let_go_on(contender: Contender, runner: RunnerProcess) -> None:
-    with contender.answerable():
+def _thaw(contender: KernelRun, runner: RunnerProcess) -> None:
+    with contender.attribute_faults():
         runner.check_frozen()
         runner.thaw()
 
 
-class How(TypedDict, total=False):
-    """How a window is taken (`profiling.window.timed_window.Range.window`)."""
+class WindowOptions(TypedDict, total=False):
+    """Keyword arguments of `profiling.window.timed_window.WindowSession.window`."""
 
     gated: bool
-    marked: bool
-    held_back: HeldBack | None
+    with_events: bool
+    deferred_readback: DeferredReadback | None
     meanwhile: Callable[[], None] | None
 
 
 def undisturbed_window(
-    contender: Contender, contenders: Iterable[Contender], slots: Slots, device: Device, **how: Unpack[How]
+    contender: KernelRun,
+    contenders: Iterable[KernelRun],
+    slots: Slots,
+    device: Device,
+    **options: Unpack[WindowOptions],
 ) -> Window:
-    """One window of that one of the contenders over what its slots were filled with, while the others are at rest.
+    """Runs one window of `contender` over the filled `slots`, while the runners of the other contenders are frozen.
 
-    Raises what `Range.window` does, for which nobody is made answerable, and Stopped, as for one that did not stand
-    still: that says nothing about these inputs.
+    Raises what `WindowSession.window` raises, attributed to no contender, because that fault depends on these inputs.
+    A process that ran although it was frozen is at fault on any inputs: then Stopped is raised, attributed to
+    `contender`.
     """
-    if contender.range is None:
-        raise ValueError(f"the {contender.role} has no range")
-    with at_rest((other for other in contenders if other is not contender), device):
+    if contender.window_session is None:
+        raise ValueError(f"the {contender.role} has no window session")
+    with frozen_others((other for other in contenders if other is not contender), device):
         try:
-            return contender.range.window(slots, **how)
+            return contender.window_session.window(slots, **options)
         except FreezeViolation:
-            with contender.answerable():
+            with contender.attribute_faults():
                 raise

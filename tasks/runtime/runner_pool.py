@@ -1,11 +1,11 @@
-"""Runners with their contexts made ahead of time, of which each job gets those that launch alike.
+"""A pool of runners whose CUDA contexts are made ahead of time; each job gets the ones with the closest launch times.
 
-Those that wait have contexts of one hardware queue, which take half as long to make (docs/adr/0035).
+Pooled runners have contexts of one hardware queue, which take half as long to make (docs/adr/0035).
 
-What a launch costs differs between contexts by up to 0.2 µs and stays as it is for a context's life
-(docs/measurements.md). A kernel of a hundred launches is a tenth slower in one than in another, so what is compared has
-to be run in two that are alike. All of this happens before a runner has a submission. Without a GPU they are all alike.
-"""
+The time of a launch differs between contexts by up to 0.2 µs and is constant over a context's life
+(docs/measurements.md). A kernel of a hundred launches can be a tenth slower in one context than in another. A fair
+comparison therefore needs two contexts with close launch times. The pool measures them before a runner has a
+submission. Without a GPU all runners are equal."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ from sandbox.supervisor.session import Session
 log = logging.getLogger(__name__)
 
 SPARE = 3
-"""So many more than a job needs: of five, two of the same kind are there."""
+"""Number of runners to choose from beyond those that a job needs: among five, two have close launch times."""
 TO_CHOOSE = 2
-"""So many times as many as a job needs have to wait, or more are made: others' windows wait for each step of that."""
+"""Minimum ratio of waiting runners to those that a job needs; below it the pool makes more. Other jobs' windows wait
+for each step of that."""
 LATELY = 4
-"""Of so many jobs the one that took the most tells what one needs."""
+"""Number of recent jobs whose largest demand is taken for that of the next job."""
 AT_ONCE = 4
-"""Made together, so many take twice as long as one (docs/measurements.md): between jobs they are."""
+"""Number of runners made together between jobs: four take twice as long as one (docs/measurements.md)."""
 WARM_S = 60.0
+"""Maximum time of one step of making contexts, in s."""
 WINDOWS_FIRST_S = 1.0
-"""Windows that come within so long go before whoever makes contexts: for them a device is held. A few jobs' are over by
-then; whoever comes later waits behind, so that contexts are made beside any number of jobs."""
+"""Time for which windows go before context creation, in s, because a job holds the device for its windows. The windows
+of a few jobs are over by then. Later windows wait, so that contexts are made under any load."""
 
 Cancelled = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Standby:
-    """A runner without a submission, confined to that folder.
+class PooledRunner:
+    """A runner without a submission, confined to `folder`.
 
-    `launch_ms`: what a launch costs in its context, None where that is not known. `one_queue`: its streams share it.
-    """
+    `launch_ms` is the time of a launch in its context, in ms, None if unknown. `one_queue`: all of its streams share
+    one hardware queue."""
 
     session: Session
     folder: Path
@@ -55,12 +57,12 @@ class Standby:
     one_queue: bool = False
 
 
-class Standbys:
-    """`fork` gives a runner in a folder, `new_folder` such a folder, `quiet` a block in which nobody's windows run.
+class RunnerPool:
+    """Makes runners, keeps them until a job takes them, and chooses the ones for each job.
 
-    Each lives until it is taken or closed. `spare` are to choose from beside those that a job needs, and at most `room`
-    wait between jobs. Without `contexts`, as on a host without a GPU, they are forked and no more.
-    """
+    `fork` starts a runner in a folder, `new_folder` makes such a folder, and `quiet` is a block in which no window
+    runs. The pool offers a job `spare` runners more than it needs, and keeps at most `room` between jobs. Without
+    `contexts`, as on a host without a GPU, it only forks them."""
 
     def __init__(
         self,
@@ -79,11 +81,11 @@ class Standbys:
         self._room = room
         self._contexts = contexts
         self._lately: deque[int] = deque(maxlen=LATELY)
-        self._waiting: list[Standby] = []
+        self._waiting: list[PooledRunner] = []
 
     @property
     def ready(self) -> int:
-        """How many wait."""
+        """Number of waiting runners."""
         return len(self._waiting)
 
     def take(
@@ -91,92 +93,97 @@ class Standbys:
         folders: list[Path],
         usual_ms: float | None,
         cancelled: Cancelled,
-        apart: Sequence[bool] = (),
+        multi_queue: Sequence[bool] = (),
         *,
         more_follow: bool = False,
-    ) -> list[Standby]:
-        """As many as folders, those of a kind alike in what a launch costs, and as this card's as a rule, if there are.
+    ) -> list[PooledRunner]:
+        """One runner for each folder; their launch times are close to each other and to `usual_ms`, the card's median.
 
-        Whoever takes one closes it, sets its deadline and removes its folder. Where the device has no
-        room for a context now, as the holder of its lease may use all of it, they make theirs when they are used, and
-        are confined to the given folders. Those whose streams have queues `apart` are made for it: none waits. Where
-        `more_follow`, as of a job that is judged in several processes, as many are made at once as there is room for.
+        The caller sets a runner's deadline, closes it and removes its folder. If the device has no memory for a context
+        now, the runners make theirs at first use and are confined to `folders`. `multi_queue` says for each folder
+        whether the context needs several hardware queues; such a runner is made now, because the pool holds none.
+        With `more_follow`, for a job that runs in several processes, the pool makes as many as it has room for.
         """
-        self._bury()
-        chosen = list(apart) or [False] * len(folders)
-        in_turn = [folder for folder, is_apart in zip(folders, chosen, strict=True) if not is_apart]
-        beside = [folder for folder, is_apart in zip(folders, chosen, strict=True) if is_apart]
-        made = self._of_all_queues(beside, usual_ms, cancelled) if beside else []
+        self._remove_dead()
+        kinds = list(multi_queue) or [False] * len(folders)
+        one_queue_folders = [folder for folder, several in zip(folders, kinds, strict=True) if not several]
+        multi_queue_folders = [folder for folder, several in zip(folders, kinds, strict=True) if several]
+        fresh = self._with_all_queues(multi_queue_folders, usual_ms, cancelled) if multi_queue_folders else []
         try:
-            taken = self._waiting_ones(in_turn, usual_ms, cancelled, more_follow=more_follow) if in_turn else []
+            pooled = (
+                self._from_pool(one_queue_folders, usual_ms, cancelled, more_follow=more_follow)
+                if one_queue_folders
+                else []
+            )
         except BaseException:
-            end(made)
+            end(fresh)
             raise
-        each = {True: iter(made), False: iter(taken)}
-        return [next(each[is_apart]) for is_apart in chosen]
+        runners = {True: iter(fresh), False: iter(pooled)}
+        return [next(runners[several]) for several in kinds]
 
-    def stock_up(self, calm: Callable[[], bool] = lambda: False) -> None:
-        """As many as a job has to choose from, as far as there is room. Raises KernelFault where there is none.
+    def refill(self, calm: Callable[[], bool] = lambda: False) -> None:
+        """Makes runners for the next jobs, as far as there is room. Raises KernelFault if the device has no memory.
 
-        Where too few are left AT_ONCE are made, so that the next jobs need none; where it is `calm`, and nobody's
-        windows are kept waiting, whenever one is gone.
+        With too few left, it makes AT_ONCE more than the next job needs, so that the jobs after it find some too. While
+        the device is `calm`, and so no window has to wait, it replaces every runner that was taken.
         """
-        self._bury()
+        self._remove_dead()
         needed = max(self._lately, default=0)
         most = min(needed + self._spare - 1 + AT_ONCE, self._room) if needed else 0
-        # Never as soon as one is gone, where there is room for more: several are made in hardly more time.
+        # Not for each runner that is taken, where there is room for more: several take hardly longer than one.
         few = len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room)
         if few or (len(self._waiting) < most and calm()):
             self._add(most - len(self._waiting), lambda: False)
 
-    def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[Standby]:
-        """So many with their contexts made, all at once, and what a launch costs in each.
+    def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[PooledRunner]:
+        """Makes `count` runners with their contexts, all together, and measures the time of a launch in each.
 
-        In three steps, each in quiet by itself: windows that are due wait for one of them at most.
+        It takes three steps, each under the lock of its own: a window that is due waits for one step at most.
         """
-        made = self._forked([self._new_folder() for _ in range(count)], cancelled)
+        runners = self._forked([self._new_folder() for _ in range(count)], cancelled)
         if not self._contexts:
-            return made
+            return runners
         try:
-            with self._step(made, cancelled):
-                for one in made:
+            with self._step(runners, cancelled):
+                for one in runners:
                     one.session.open_device(one_queue=one_queue)
-                for one in made:
+                for one in runners:
                     one.session.wait_until_open()
-            with self._step(made, cancelled):
-                for one in made:
+            with self._step(runners, cancelled):
+                for one in runners:
                     one.session.warm_libraries()
-                for one in made:
+                for one in runners:
                     one.session.wait_until_open()
-            with self._step(made, cancelled):
-                return [Standby(one.session, one.folder, _launch_ms(one.session), one_queue) for one in made]
+            with self._step(runners, cancelled):
+                return [PooledRunner(one.session, one.folder, _launch_ms(one.session), one_queue) for one in runners]
         except BaseException:
-            end(made)
+            end(runners)
             raise
 
     def close(self) -> None:
-        """Ends those that nobody took."""
+        """Ends the runners that no job took."""
         end(self._waiting)
         self._waiting = []
 
     @contextmanager
-    def _step(self, made: list[Standby], cancelled: Cancelled) -> Iterator[None]:
-        """Inside it is quiet, and those have WARM_S, which begin when others' windows are over."""
+    def _step(self, runners: list[PooledRunner], cancelled: Cancelled) -> Iterator[None]:
+        """Waits until no window runs, and then gives the runners WARM_S for the block."""
         with self._quiet(cancelled):
-            for one in made:
+            for one in runners:
                 one.session.set_deadline(time.monotonic() + WARM_S)
             yield
 
-    def _waiting_ones(
+    def _from_pool(
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
-    ) -> list[Standby]:
+    ) -> list[PooledRunner]:
         self._lately.append(len(folders))
         enough = len(folders) + self._spare
         fewest = min(TO_CHOOSE * len(folders), enough)
         beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
-        # Where there are too few to choose from: all of those, and for whoever follows, or else as many as are needed.
-        for wanted in dict.fromkeys((enough + beyond, enough, len(folders))):
-            missing = wanted - len(self._waiting)
+        # With too few to choose from, it tries for all of them with those that follow, then for fewer, then for the
+        # need.
+        for target in dict.fromkeys((enough + beyond, enough, len(folders))):
+            missing = target - len(self._waiting)
             if len(self._waiting) >= fewest or missing <= 0:
                 break
             try:
@@ -186,80 +193,81 @@ class Standbys:
                 log.warning("%d contexts could not be made ahead of the device's lease: %s", missing, error)
         if len(self._waiting) < len(folders):
             return self._forked(folders, cancelled)
-        taken = alike(self._waiting, len(folders), usual_ms)
-        self._waiting = [one for one in self._waiting if one not in taken]
-        for one in taken:
+        closest = closest_pair(self._waiting, len(folders), usual_ms)
+        self._waiting = [one for one in self._waiting if one not in closest]
+        for one in closest:
             one.session.runner.cancelled = cancelled
-        if all(one.launch_ms is not None for one in taken):
-            # The others of which that is not known would never be chosen, and leave the next job no choice.
-            self._let_go([one for one in self._waiting if one.launch_ms is None])
-        return taken
+        if all(one.launch_ms is not None for one in closest):
+            # A runner with an unknown launch time would never be chosen, and would take the place of one that is.
+            self._discard([one for one in self._waiting if one.launch_ms is None])
+        return closest
 
-    def _of_all_queues(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[Standby]:
-        """Made anew, with the driver's queues."""
+    def _with_all_queues(self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled) -> list[PooledRunner]:
+        """Makes runners whose contexts have all of the driver's hardware queues."""
         for count in (len(folders) + self._spare, len(folders)):
             try:
-                made = self.make(count, cancelled, one_queue=False)
+                runners = self.make(count, cancelled, one_queue=False)
             except KernelFault as error:
                 log.warning("%d contexts of several queues could not be made: %s", count, error)
-                self._let_go(self._waiting)
+                self._discard(self._waiting)
                 continue
-            taken = alike(made, len(folders), usual_ms)
-            end([one for one in made if one not in taken])
-            for one in taken:
+            closest = closest_pair(runners, len(folders), usual_ms)
+            end([one for one in runners if one not in closest])
+            for one in closest:
                 one.session.runner.cancelled = cancelled
-            return taken
+            return closest
         return self._forked(folders, cancelled)
 
-    def _forked(self, folders: list[Path], cancelled: Cancelled) -> list[Standby]:
-        forked: list[Standby] = []
+    def _forked(self, folders: list[Path], cancelled: Cancelled) -> list[PooledRunner]:
+        forked: list[PooledRunner] = []
         try:
             for folder in folders:
-                forked.append(Standby(self._fork(folder, cancelled), folder))
+                forked.append(PooledRunner(self._fork(folder, cancelled), folder))
         except BaseException:
             end(forked)
             raise
         return forked
 
     def _add(self, count: int, cancelled: Cancelled) -> None:
-        made = self.make(count, cancelled)
-        # Only now: whoever waited may have gone with a zygote that died meanwhile (`close`).
-        self._waiting = [*self._waiting, *made]
+        runners = self.make(count, cancelled)
+        # Read `_waiting` only now: `close` empties it if the zygote died while these were made.
+        self._waiting = [*self._waiting, *runners]
 
-    def _bury(self) -> None:
-        self._let_go([one for one in self._waiting if not one.session.runner.alive])
+    def _remove_dead(self) -> None:
+        self._discard([one for one in self._waiting if not one.session.runner.alive])
 
-    def _let_go(self, those: list[Standby]) -> None:
-        self._waiting = [one for one in self._waiting if one not in those]
-        end(those)
+    def _discard(self, runners: list[PooledRunner]) -> None:
+        self._waiting = [one for one in self._waiting if one not in runners]
+        end(runners)
 
 
-def alike(waiting: list[Standby], count: int, usual_ms: float | None) -> list[Standby]:
-    """Those of them, in an order that means nothing, whose launches are closest to each other and to the usual."""
+def closest_pair(waiting: list[PooledRunner], count: int, usual_ms: float | None) -> list[PooledRunner]:
+    """The `count` runners with launch times closest to each other and to `usual_ms`, in random order."""
 
-    def apart(group: Iterable[Standby]) -> tuple[int, float]:
+    def difference(group: Iterable[PooledRunner]) -> tuple[int, float]:
         times = [one.launch_ms for one in group if one.launch_ms is not None]
         if not times:
             return count, 0.0
-        off = abs(statistics.mean(times) - usual_ms) if usual_ms is not None else 0.0
-        # What differs between two that are compared counts more than what both are off by.
-        return count - len(times), 2 * (max(times) - min(times)) + off
+        bias = abs(statistics.mean(times) - usual_ms) if usual_ms is not None else 0.0
+        # A difference between two compared runners matters more than a bias of both.
+        return count - len(times), 2 * (max(times) - min(times)) + bias
 
-    best = list(min(itertools.combinations(waiting, count), key=apart))
+    best = list(min(itertools.combinations(waiting, count), key=difference))
     secrets.SystemRandom().shuffle(best)
     return best
 
 
 def _launch_ms(session: Session) -> float | None:
-    """What a launch costs there. Asked once more where it cannot be told: a context costs far more than a question."""
-    told = session.launch_ms()
-    return told if told is not None else session.launch_ms()
+    """The time of a launch in that runner's context, in ms. It measures twice if the first time fails: a new context
+    would cost far more."""
+    launch_ms = session.launch_ms()
+    return launch_ms if launch_ms is not None else session.launch_ms()
 
 
-def end(standbys: list[Standby]) -> None:
-    """Ends them, and removes their folders."""
-    for one in standbys:
+def end(runners: list[PooledRunner]) -> None:
+    """Ends the runners and removes their folders."""
+    for one in runners:
         one.session.stop()
-    for one in standbys:
+    for one in runners:
         one.session.close()
         remove(one.folder)

@@ -1,9 +1,10 @@
-"""Whose streams have hardware queues of their own, and when it begins anew because that was the wrong choice (ADR 35).
+"""Decides which contenders get contexts with several hardware queues, and restarts the job after a wrong choice (ADR
+35).
 
-A context of one hardware queue is made and ended in half the time. It begins what it is given in turn: two streams run
-beside each other as long as none waits, and whoever waits makes all wait. Kernels of several streams get contexts of
-several queues. Of those the device gives whole slices of its time to one that waits in two queues, as at the gate.
-Where that made windows ready late the kernel is timed in one queue, if its streams gain nothing by queues of their own.
+A context of one hardware queue is made and ended in half the time. It starts its work in order: two streams run
+concurrently until one of them waits, and then all wait. A kernel that uses several streams gets a context of several
+queues. The device gives whole time slices to such a context while it waits in two queues, as it does at the gate. Where
+that delayed the setup of windows, the kernel is timed in one queue, unless its streams gain by several.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from domain.fault import FreezeViolation
 from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
-from tasks.runtime.kernel_run import Contender, Stopped
+from tasks.runtime.kernel_run import KernelRun, Stopped
 
 MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPool|graph", re.IGNORECASE)
-"""Not what asks for the current one (`getCurrentCUDAStream()`), as nearly every extension does."""
+"""Matches sources that make streams or graphs. It does not match `getCurrentCUDAStream()`, which nearly every extension
+calls."""
 GAIN = 1.1
-"""So many times as long in one queue: its streams gain by queues of their own, beyond what noise does."""
+"""Minimum ratio of a call's time in one queue to its time in several, from which the streams gain more than noise."""
 TIMES_AS_LONG = 3.0
-"""As a job has taken, its builds with it, has to have been left of its time: so much is spent once more, and then some.
-"""
+"""Minimum ratio of a job's remaining time to the time spent so far, builds included, for a restart: a restart spends
+about that time again."""
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
 NOT_CHOSEN = Flag(
     FlagCode.SHARED_HARDWARE_QUEUE,
@@ -38,125 +40,131 @@ ALL = frozenset((CANDIDATE, REFERENCE))
 
 @dataclass(frozen=True)
 class Queues:
-    """Whose streams have queues of their own, by role, and what the job has learnt and spent before it began like this.
+    """The roles whose contexts have several hardware queues, and what earlier attempts of the job measured and spent.
 
-    Spent of its time, and the seconds for which it held the device.
-    `beside_ms` is what a call of the candidate took in windows that were ready late, its streams beside each other.
-    `settled`: it does not begin anew for that. `doubted`: it has once because processes had not stood still.
+    `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
+    `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
+    `final`: the job does not restart for other queues. `freeze_retry_used`: it has restarted once because a frozen
+    process seemed to run.
     """
 
-    apart: frozenset[str] = frozenset()
-    beside_ms: float | None = None
+    multi_queue_roles: frozenset[str] = frozenset()
+    multi_queue_call_ms: float | None = None
     spent_s: float = 0.0
     held_s: float = 0.0
-    settled: bool = False
-    doubted: bool = False
+    final: bool = False
+    freeze_retry_used: bool = False
 
-    def of(self, contenders: Sequence[Contender]) -> list[bool]:
-        """Whether the streams of each are to have queues of their own."""
-        return [contender.role in self.apart for contender in contenders]
+    def of(self, contenders: Sequence[KernelRun]) -> list[bool]:
+        """Whether each contender's context has several queues."""
+        return [contender.role in self.multi_queue_roles for contender in contenders]
 
 
-class BeginAnew(Exception):
-    """The job is to be judged in contexts of these queues, from its builds on."""
+class RestartJob(Exception):
+    """Restarts the job with these queues, beginning with its builds."""
 
     def __init__(self, queues: Queues) -> None:
-        super().__init__(f"with streams apart: {sorted(queues.apart)}")
+        super().__init__(f"restart with several hardware queues for: {sorted(queues.multi_queue_roles)}")
         self.queues = queues
 
-    def after(self, held_s: float) -> BeginAnew:
-        """The same, once it is known for how long the device was held."""
-        return BeginAnew(replace(self.queues, held_s=held_s + self.queues.held_s))
+    def after(self, held_s: float) -> RestartJob:
+        """The same restart, with the time added for which this attempt held the device."""
+        return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s))
 
 
-def chosen(kernels: Iterable[Kernel]) -> Queues:
-    """What a job of those kernels begins with."""
+def initial_queues(kernels: Iterable[Kernel]) -> Queues:
+    """The queues for the first attempt of a job of those kernels."""
     return Queues(ALL) if any(map(_makes_streams, kernels)) else Queues()
 
 
-def judged(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Queues]:
-    """What `run` gives in the end, and with which queues. Each time that it begins anew it knows more, until it is
-    settled.
+def run_until_final(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Queues]:
+    """Calls `run` until it returns a report; returns that and the queues that it had.
+
+    Each restart carries what the attempt measured, until the queues are final.
     """
     while True:
         try:
             return run(queues), queues
-        except BeginAnew as anew:
-            queues = anew.queues
+        except RestartJob as restart:
+            queues = restart.queues
 
 
 @contextmanager
-def until_stopped(contenders: Sequence[Contender], queues: Queues, seconds: float) -> Iterator[None]:
-    """Ends where a contender's fault stops the job, but for the first time that one seems not to have stood still.
+def until_stopped(contenders: Sequence[KernelRun], queues: Queues, seconds: float) -> Iterator[None]:
+    """Swallows Stopped, which a contender's fault raises: the job goes on to its report.
 
-    Then BeginAnew, if of the job's `seconds` enough are left: on a busy host who has just stopped can look as if he had
-    run (ADR 24).
+    Raises RestartJob the first time that a frozen process seems to have run, if enough of the job's `seconds` are left:
+    on a busy host a process that has just stopped can look as if it ran (ADR 24).
     """
     began = time.monotonic()
     try:
         yield
     except Stopped:
-        once_more = _once_more(queues, contenders, began, seconds)
-        seems_so = any(isinstance(contender.fault, FreezeViolation) for contender in contenders)
-        if once_more is not None and seems_so and not queues.doubted:
-            raise BeginAnew(replace(once_more, doubted=True)) from None
+        next_queues = _with_time_spent(queues, contenders, began, seconds)
+        seemed_to_run = any(isinstance(contender.fault, FreezeViolation) for contender in contenders)
+        if next_queues is not None and seemed_to_run and not queues.freeze_retry_used:
+            raise RestartJob(replace(next_queues, freeze_retry_used=True)) from None
 
 
-def _once_more(queues: Queues, contenders: Sequence[Contender], began: float, seconds: float) -> Queues | None:
-    """With what the job has spent by now; None where too little of its `seconds` is left for as long again."""
-    own_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
-    fits = TIMES_AS_LONG * own_s < seconds - queues.spent_s
-    return replace(queues, spent_s=queues.spent_s + own_s) if fits else None
+def _with_time_spent(queues: Queues, contenders: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
+    """`queues` with the time of this attempt added; None if too little of the job's `seconds` is left for another."""
+    attempt_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
+    fits = TIMES_AS_LONG * attempt_s < seconds - queues.spent_s
+    return replace(queues, spent_s=queues.spent_s + attempt_s) if fits else None
 
 
 def _makes_streams(kernel: Kernel) -> bool:
-    """In so many words, or graphs."""
+    """Whether the text of the source makes streams or graphs."""
     return MAKES_STREAMS.search(kernel.source_code) is not None
 
 
 class Streams:
-    """Of a job that was begun with those queues, now. `deadline` is when its kernels have had `seconds` in all.
+    """Checks, during one attempt of a job, whether its choice of queues was right.
 
-    Each look raises BeginAnew where it finds a reason, and the time is there.
+    `deadline` (time.monotonic) is when the job's kernels have used their `seconds`, earlier attempts included. Each
+    check raises RestartJob if other queues are better and enough time is left.
     """
 
-    def __init__(self, queues: Queues, contenders: Sequence[Contender], seconds: float) -> None:
+    def __init__(self, queues: Queues, contenders: Sequence[KernelRun], seconds: float) -> None:
         self.queues = queues
         self._contenders = contenders
         self._began = time.monotonic()
         self._seconds = seconds
         self.deadline = self._began + seconds - queues.spent_s
 
-    def look_at_calls(self) -> None:
-        """Libraries work on several streams, and sources that name none: found out by a first call."""
-        if any(map(in_one_queue, self._contenders)) and not self.queues.apart:
-            self._begin_anew(ALL)
+    def check_first_call(self) -> None:
+        """Restarts where a first call showed several streams in one queue: libraries use streams that no source
+        names."""
+        if any(map(in_one_queue, self._contenders)) and not self.queues.multi_queue_roles:
+            self._restart(ALL)
 
-    def look_at_hold_up(self, call_ms: float) -> None:
-        """The candidate's windows were ready late, and took so long a call after that."""
-        if self.queues.beside_ms is not None:
-            self._begin_anew(ALL, settled=True)
-        elif CANDIDATE in self.queues.apart:
-            self._begin_anew(frozenset((REFERENCE,)), beside_ms=call_ms)
+    def check_setup_delay(self, call_ms: float) -> None:
+        """Restarts after the setup of the candidate's windows was delayed; `call_ms` is a call's time after release."""
+        if self.queues.multi_queue_call_ms is not None:
+            self._restart(ALL, final=True)
+        elif CANDIDATE in self.queues.multi_queue_roles:
+            self._restart(frozenset((REFERENCE,)), multi_queue_call_ms=call_ms)
 
-    def look_at_time(self, call_ms: float) -> None:
-        """The candidate's windows were ready in time, and took so long a call."""
-        if self.queues.beside_ms is not None and call_ms > GAIN * self.queues.beside_ms:
-            self._begin_anew(ALL, settled=True)
+    def check_call_time(self, call_ms: float) -> None:
+        """Restarts where the candidate's call takes longer in one queue than in several; its setup was in time."""
+        if self.queues.multi_queue_call_ms is not None and call_ms > GAIN * self.queues.multi_queue_call_ms:
+            self._restart(ALL, final=True)
 
-    def _begin_anew(self, apart: frozenset[str], *, beside_ms: float | None = None, settled: bool = False) -> None:
-        """Where that would take too long the job goes on as it is; what it was timed in is told."""
-        once_more = _once_more(self.queues, self._contenders, self._began, self._seconds)
-        if once_more is not None and not self.queues.settled:
-            raise BeginAnew(replace(once_more, apart=apart, beside_ms=beside_ms, settled=settled))
-
-
-def apart(contenders: Sequence[Contender]) -> list[str]:
-    """Whose streams had queues of their own, by role: as those of a context have that was not made ahead, too."""
-    return [one.role for one in contenders if one.standby is not None and not one.standby.one_queue]
+    def _restart(self, roles: frozenset[str], *, multi_queue_call_ms: float | None = None, final: bool = False) -> None:
+        """Raises RestartJob; returns if too little time is left, and then the report says what the job was timed in."""
+        queues = _with_time_spent(self.queues, self._contenders, self._began, self._seconds)
+        if queues is not None and not self.queues.final:
+            raise RestartJob(
+                replace(queues, multi_queue_roles=roles, multi_queue_call_ms=multi_queue_call_ms, final=final)
+            )
 
 
-def in_one_queue(contender: Contender) -> bool:
-    """Whether its calls work on several streams that share one."""
-    one_queue = contender.standby is not None and contender.standby.one_queue
+def roles_with_own_queues(contenders: Sequence[KernelRun]) -> list[str]:
+    """The roles whose contexts had several queues; contexts that were not made ahead of time always do."""
+    return [one.role for one in contenders if one.pooled_runner is not None and not one.pooled_runner.one_queue]
+
+
+def in_one_queue(contender: KernelRun) -> bool:
+    """Whether its calls use several streams in a context of one queue."""
+    one_queue = contender.pooled_runner is not None and contender.pooled_runner.one_queue
     return one_queue and contender.probe is not None and contender.probe.several_streams

@@ -1,4 +1,4 @@
-"""How a job's runners end: all of them at once, and where that disturbs nobody, once the job's report is made."""
+"""Ends the runners of a job together, and after its report is made where they disturb nobody's windows."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 from domain.fault import JobCancelled
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 
 
-def stop(contenders: Sequence[Contender]) -> None:
-    """Has the system end every runner, without waiting for it."""
+def stop(contenders: Sequence[KernelRun]) -> None:
+    """Signals every runner to end, and does not wait for it."""
     for contender in contenders:
         contender.stop()
 
 
-def close(contenders: Sequence[Contender]) -> None:
+def close(contenders: Sequence[KernelRun]) -> None:
     """Ends every runner."""
     stop(contenders)
     for contender in contenders:
         contender.close()
 
 
-def end(contenders: Sequence[Contender], bench: Workbench, dying: ExitStack) -> None:
-    """Of stopped runners: they are gone when this returns, or else when `dying` is closed. Others' windows wait for it,
-    or where contexts are made at the moment, from when it begins to close.
+def end(contenders: Sequence[KernelRun], bench: WorkerContext, deferred: ExitStack) -> None:
+    """Ends runners that were stopped, at once or when `deferred` is closed; collects what they printed either way.
 
-    What they have printed is known either way.
+    Deferred runners hold the lock against context creation from now on, so that other jobs' windows wait for their
+    end. Where another process holds that lock now, closing `deferred` takes it.
     """
     if not bench.device.has_room:
         close(contenders)
         return
     try:
-        dying.enter_context(bench.quiet(lambda: True))
-        dying.callback(close, contenders)
-    except JobCancelled:  # Contexts are made now, which may take longer than the runners' end: that disturbs no window.
-        dying.callback(_close_in_line, contenders, bench)
+        deferred.enter_context(bench.block_context_creation(lambda: True))
+        deferred.callback(close, contenders)
+    except (
+        JobCancelled
+    ):  # Another process makes contexts now, perhaps for long. Runners that end disturb no window then.
+        deferred.callback(_close_in_line, contenders, bench)
     for contender in contenders:
-        contender.listen()
+        contender.collect_output()
 
 
-def _close_in_line(contenders: Sequence[Contender], bench: Workbench) -> None:
-    """Ends them, and until they are dead stands before whoever wants it quiet next."""
+def _close_in_line(contenders: Sequence[KernelRun], bench: WorkerContext) -> None:
+    """Ends the runners, and until they are dead waits for the lock, so that no one gets it before that."""
     with ExitStack() as line:
         with suppress(JobCancelled):
-            line.enter_context(bench.quiet(lambda: not any(contender.alive for contender in contenders)))
+            line.enter_context(
+                bench.block_context_creation(lambda: not any(contender.alive for contender in contenders))
+            )
         close(contenders)

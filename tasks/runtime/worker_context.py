@@ -1,4 +1,4 @@
-"""What a pool child keeps between jobs: its device, its zygote, its null runner. Holds nothing of any submission."""
+"""Long-lived resources of one pool child: device, zygote, null runner, runner pool. Contains no submission data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from profiling.gpu.peak_probe import measure
 from profiling.gpu.timing_device import Device
 from profiling.gpu.xid_errors import CardErrors
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Clock, GateClosed, HeldBack, Range
+from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, WindowSession
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.build_session import BuildBench, deadline_in
@@ -33,199 +33,207 @@ from tasks.node.build_target import detect_target
 from tasks.node.device_info import detect
 from tasks.node.device_lease import quiet, stays_free
 from tasks.node.gpu_process_owners import CardOwners
-from tasks.runtime.deferred_teardown import Dying
-from tasks.runtime.null_window_cache import KnownNulls
-from tasks.runtime.runner_pool import SPARE, WARM_S, WINDOWS_FIRST_S, Standby, Standbys, end
+from tasks.runtime.deferred_teardown import DeferredTeardown
+from tasks.runtime.null_window_cache import NullWindowCache
+from tasks.runtime.runner_pool import SPARE, WARM_S, WINDOWS_FIRST_S, PooledRunner, RunnerPool, end
 
 log = logging.getLogger(__name__)
 
 FOREVER = float("inf")
 FEWEST_CONTEXTS = 2
 CONTEXTS = 7
-"""The middle of so many contexts' launches is the card's usual one."""
+"""Number of contexts whose median launch time is taken for the card's usual one."""
 ARENA_SHARE = 4
-"""By default a quarter of the device's memory is for inputs and outputs in all their copies, the rest for kernels."""
+"""Divisor of the device's memory: by default a quarter is for inputs and outputs in all their copies, the rest for
+kernels."""
 
 STANDBYS_SHARE = 8
-"""Of a device's memory, what contexts may take that only wait: a kernel may want the rest."""
+"""Divisor of the device's memory: an eighth may be taken by pooled contexts, because a kernel may need the rest."""
 CONTEXT_BYTES = 512 << 20
-"""Of one context with what it has loaded, on an H200 (docs/adr/0016)."""
+"""Memory of one context with the libraries that it loads, in bytes, on an H200 (docs/adr/0016)."""
 MOST_KERNELS = 2
-"""Of a job. So many wait on a host without a GPU, where one is as good as another."""
+"""Maximum number of kernels of a job; as many runners wait on a host without a GPU, where all are equal."""
 USUAL_WORKERS = 4
-"""Pool children of a device where the settings do not say."""
-LAUNCHES_APART_MS = 0.3e-3
-"""Contexts of a card's launches lie within 0.2 µs of their middle (docs/measurements.md); who copies much beside the
-measurement makes a launch look dearer than that, and every call of the kernel that comes there would gain it."""
+"""Default number of pool children of a device."""
+LAUNCH_DEVIATION_MS = 0.3e-3
+"""Maximum deviation of a context's launch time from the card's median, in ms. Contexts lie within 0.2 µs of it
+(docs/measurements.md). A process that copies much during the measurement makes a launch look slower; subtracting that
+would make every call of the kernel look faster."""
 CALM_S = 0.15
-"""Who sends one job after the other wants the device again within 0.05 s, by another child."""
+"""Time for which the device must be free before it counts as calm, in s. A client that sends one job after the other
+needs it again within 0.05 s, through another child."""
 
 CALL_SHARE = 2
-"""One call's tensors get half of that: the sets drawn, the image, the arena and the snapshot are copies of them."""
+"""Divisor of the arena memory for the tensors of one call: drawn sets, image, arena and snapshot are copies of them."""
 
 
-class Workbench(BuildBench):
-    """Opened on a pool child's first job; `close` ends everything it started."""
+class WorkerContext(BuildBench):
+    """Made for a pool child's first job; `close` ends everything that it started."""
 
     def __init__(self) -> None:
         super().__init__(detect_target())
         self.device = Device(self.target.device)
         if not self.device.is_cuda:
-            # As in a runner (sandbox.isolation.clean_env). Where other work has the cores, two threads that wait for
-            # each other take 7 ms for a copy of a mebibyte, which one does in 0.03.
+            # As in a runner (sandbox.isolation.clean_env). On busy cores two threads wait for each other and take 7 ms
+            # to copy a mebibyte; one thread takes 0.03 ms.
             torch.set_num_threads(1)
         self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
         self.call_memory = self.arena_memory // CALL_SHARE
         self.device_id = self.device.uuid or "cpu"
-        self._null: Range | None = None
-        self.known_nulls = KnownNulls()
+        self._null: WindowSession | None = None
+        self.null_window_cache = NullWindowCache()
         self._ceilings: Ceilings | None = None
-        self._measured_in_vain = False
+        self._measurement_failed = False
         room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
-        yielding = partial(self.quiet, queue_offset_s=WINDOWS_FIRST_S)
-        self.standbys = Standbys(
+        yielding = partial(self.block_context_creation, queue_offset_s=WINDOWS_FIRST_S)
+        self.runner_pool = RunnerPool(
             self._forked, self._new_folder, yielding, spare=min(spare, room), room=room, contexts=self.device.is_cuda
         )
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
-        self.dying = Dying(self.device)
-        """What the last job has left: waited for before anything else is begun here."""
+        self.teardown = DeferredTeardown(self.device)
+        """The end of the last job's runners; it is over before anything else begins here."""
         gc.collect()
-        gc.freeze()  # What is loaded stays: looking for what a job has left takes a moment then, and 0.1 s else.
+        gc.freeze()  # Loaded modules stay for good. A later collection skips them; with them it would take 0.1 s.
 
     @property
     def zygote(self) -> Zygote:
-        """The zygote, which nobody else talks to any more."""
-        self._bury()
+        """The zygote, after the last job's teardown no longer talks to it."""
+        self._join_teardown()
         return super().zygote
 
     @property
-    def standbys_ready(self) -> int | None:
-        """Runners whose contexts wait for a job; None on the CPU, where there are none."""
-        return self.standbys.ready if self.device.is_cuda else None
+    def pooled_runners_ready(self) -> int | None:
+        """Number of pooled runners with a context; None on the CPU, where runners have none."""
+        return self.runner_pool.ready if self.device.is_cuda else None
 
-    def quiet(self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
-        """Inside, nobody else makes a context on this device (tasks.node.device_lease.quiet)."""
+    def block_context_creation(
+        self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0
+    ) -> AbstractContextManager[None]:
+        """A block in which no other process makes a context on this device (tasks.node.device_lease.quiet)."""
         return quiet(self.device_id, cancelled, queue_offset_s) if self.device.is_cuda else nullcontext()
 
-    def warm(
+    def acquire_runners(
         self,
         folders: list[Path],
         cancelled: Callable[[], bool],
-        apart: Sequence[bool] = (),
+        multi_queue: Sequence[bool] = (),
         *,
         more_follow: bool = False,
-    ) -> list[Standby]:
-        """A fresh runner for each kernel that was built in those folders: whoever holds the device need not wait.
+    ) -> list[PooledRunner]:
+        """One fresh runner for each folder in which a kernel was built, before the job takes the device.
 
-        They have folders of their own, and on a GPU contexts that launch alike. `apart`: whether the streams of each
-        have queues of their own there; none has where nothing is said. `more_follow`: the job will ask again at once.
+        Each runner has a folder of its own, and on a GPU a context with about the same launch time. `multi_queue` says
+        for each whether its context has several hardware queues; by default none has. `more_follow`: the job asks again
+        at once.
         """
-        known = self._ceilings
-        usual_ms = known.launch_ms if known is not None else None
-        return self.standbys.take(folders, usual_ms, cancelled, apart, more_follow=more_follow)
+        measured = self._ceilings
+        usual_ms = measured.launch_ms if measured is not None else None
+        return self.runner_pool.take(folders, usual_ms, cancelled, multi_queue, more_follow=more_follow)
 
-    def stock_up(self) -> None:
-        """Between jobs: runners for the next ones with their contexts, so that these need not wait for theirs."""
-        self._bury()
+    def refill_pool(self) -> None:
+        """Between jobs: makes runners with contexts, so that the next jobs need not wait for theirs."""
+        self._join_teardown()
         try:
-            self.standbys.stock_up(self._is_calm)
+            self.runner_pool.refill(self._is_calm)
         except (KernelFault, InfrastructureFault) as fault:  # The next job makes its own.
             log.warning("no runners could be made ahead of the next job: %s", fault)
 
-    def beneath(
+    def start_under_tool(
         self, folder: Path, command: Sequence[str], deadline: float, cancelled: Callable[[], bool], *, gpu: bool
     ) -> Session:
-        """A runner, or another program, that a tool's command starts in that folder; nothing of it lies on the device.
+        """Starts `command` (a profiler, a sanitizer) in the folder; the session talks to the runner that it starts.
 
-        Raises InfrastructureFault where it cannot be forked.
+        The arena lies in host memory. Raises InfrastructureFault if the process cannot be forked.
         """
         try:
             runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled, command=command)
         except InfrastructureFault:
             self._discard()
             raise
-        # Host memory, and this process's own: it has no more of it than a runner.
+        # The arena is this process's host memory, of which it has no more than a runner.
         limit = min(self.arena_memory, settings().runner_memory)
         return Session(runner, self.target, limit, arena_device="cpu")
 
-    def null_window(self, slots: Slots, *, gated: bool, held_back: HeldBack | None = None) -> Clock:
-        """The clock of a window in which nothing is computed, from a runner that never sees a submission.
+    def null_window(self, slots: Slots, *, gated: bool, deferred_readback: DeferredReadback | None = None) -> Clock:
+        """The clock of a null window: one in which nothing is computed, run by a runner that never sees a submission.
 
-        The runner lives as long as the workbench. It runs our own code, so what goes wrong in it is our own fault.
+        The null runner lives as long as this object. It runs the project's own code, so any failure of it is raised as
+        InfrastructureFault.
         """
         try:
             if self._null is None:
                 session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
-                self._null = Range(session, self.device, null=True)
+                self._null = WindowSession(session, self.device, null=True)
                 session.load_null()
-            return self._null.window(slots, gated=gated, held_back=held_back).clock
+            return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault
 
     def ceilings(self) -> Ceilings:
-        """What the card can do at best, measured once; makes nothing impossible where there is no card."""
+        """The card's peak rates, measured once; UNKNOWN, which makes no time impossible, where there is no card."""
         if self._ceilings is None:
             try:
-                self._ceilings = self._known_ceilings() if self.device.is_cuda else UNKNOWN
+                self._ceilings = self._load_ceilings() if self.device.is_cuda else UNKNOWN
             except Exception:
-                if not self._measured_in_vain:  # Once is the moment's: the next job measures again.
-                    self._measured_in_vain = True
+                if not self._measurement_failed:  # One failure may be transient: the next job measures again.
+                    self._measurement_failed = True
                     raise
                 log.exception("the card's rates cannot be measured: no time is looked at for being too short")
                 self._ceilings = UNKNOWN
         return self._ceilings
 
-    def _known_ceilings(self) -> Ceilings:
+    def _load_ceilings(self) -> Ceilings:
         card = detect()
         return ceilings(settings().state_dir, card.name, card.driver or "unknown", self._measured_ceilings)
 
-    def launch_shift_ms(self, standby: Standby, cancelled: Callable[[], bool]) -> float | None:
-        """By how much a launch takes longer in that runner than on this card as a rule. Before it has a submission.
+    def launch_shift_ms(self, standby: PooledRunner, cancelled: Callable[[], bool]) -> float | None:
+        """The launch time in that runner minus the card's median, in ms, measured before it has a submission.
 
-        None where that cannot be told, or is more than contexts differ by. Needs the device's lease.
+        None if it cannot be measured, or if it is more than contexts differ by. The caller holds the device's lease.
         """
         usual = self.ceilings().launch_ms
         here = standby.launch_ms
         if usual is not None and here is None:
             try:
                 standby.session.set_deadline(deadline_in(WARM_S))
-                with self.quiet(cancelled):
+                with self.block_context_creation(cancelled):
                     here = standby.session.launch_ms()
             except KernelFault as fault:
                 raise InfrastructureFault(f"a fresh runner does not launch: {fault}") from fault
         shift = here - usual if usual is not None and here is not None else math.inf
-        return shift if abs(shift) <= LAUNCHES_APART_MS else None
+        return shift if abs(shift) <= LAUNCH_DEVIATION_MS else None
 
     def card_owners(self) -> CardOwners:
-        """For one job: whose the processes are that the driver lists on the card."""
+        """For one job: tells which of the processes on the card belong to this service."""
         return CardOwners(self.register, os.getppid())
 
-    def rest(self) -> None:
-        """Between jobs: gives back what the last one made this process and its null runner take of the device.
+    def release_job_memory(self) -> None:
+        """Between jobs: releases the device memory that the last job made this process and its null runner allocate.
 
-        Also where something is raised: it would keep it until it is handled, and others have the device by then.
+        It also clears the frames of an exception on its way, which would hold the memory while other jobs have the
+        device.
         """
         clear_exception_frames(sys.exception())
         try:
             if self._null is not None:
-                self._null.forget()
+                self._null.drop_layout()
                 self._null.session.load_null()
                 self._null.session.detach()
         except (KernelFault, InfrastructureFault):
             self._discard()
-        if self.device.takes_much:  # To look for what only the collector finds takes 5 ms, with the device in hand.
+        if self.device.takes_much:  # A collection takes 5 ms while this job holds the device.
             gc.collect()
         self.device.release_memory()
 
     def _is_calm(self) -> bool:
-        """Whether nobody has wanted the device for a while. Not asked where there is no other child for a job."""
-        alone = (settings().max_workers or USUAL_WORKERS) == 1
-        return self.device.is_cuda and not alone and stays_free(self.device_id, CALM_S)
+        """Whether no job has wanted the device for CALM_S; False where this is the device's only pool child."""
+        only_child = (settings().max_workers or USUAL_WORKERS) == 1
+        return self.device.is_cuda and not only_child and stays_free(self.device_id, CALM_S)
 
     def _room(self) -> int:
-        """How many contexts may wait between jobs: all pool children's together take a small part of the device."""
+        """Maximum number of contexts between jobs: those of all pool children take a small part of the device."""
         share = self.device.memory // STANDBYS_SHARE // (settings().max_workers or USUAL_WORKERS)
         return share // CONTEXT_BYTES
 
@@ -235,47 +243,47 @@ class Workbench(BuildBench):
     def _measured_ceilings(self) -> Ceilings:
         try:
             try:
-                made = self.standbys.make(CONTEXTS, lambda: False)
+                runners = self.runner_pool.make(CONTEXTS, lambda: False)
             except KernelFault as fault:
                 log.warning("no room for %d contexts at once, fewer are measured: %s", CONTEXTS, fault)
-                self.standbys.close()
-                made = self.standbys.make(FEWEST_CONTEXTS, lambda: False)
+                self.runner_pool.close()
+                runners = self.runner_pool.make(FEWEST_CONTEXTS, lambda: False)
         except KernelFault as fault:
             raise InfrastructureFault(f"a fresh runner does not start: {fault}") from fault
-        end(made)
-        found = [one.launch_ms for one in made if one.launch_ms is not None]
-        return replace(measure(self.device.name), launch_ms=statistics.median(found) if found else None)
+        end(runners)
+        launch_ms = [one.launch_ms for one in runners if one.launch_ms is not None]
+        return replace(measure(self.device.name), launch_ms=statistics.median(launch_ms) if launch_ms else None)
 
     def _new_folder(self) -> Path:
         return self.private_folder(self.folder / f"standby-{secrets.token_hex(8)}")
 
     def _own_runners_folder(self) -> Path:
-        """Of the runners that see no submission."""
+        """The folder of the runners that see no submission."""
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
 
-    def _bury(self) -> None:
-        """Waits until nothing of the last job is left. What goes wrong with it is no job's fault."""
+    def _join_teardown(self) -> None:
+        """Waits for the end of the last job's runners. A failure there is logged and is no job's fault."""
         try:
-            self.dying.wait()
+            self.teardown.join()
         except Exception as fault:
-            known = isinstance(fault, InfrastructureFault)
-            log.error("what the last job left did not end: %s", fault, exc_info=None if known else fault)
-            # The zygote first: it may still have an answer for whoever asks it next, and takes along what did not end.
+            expected = isinstance(fault, InfrastructureFault)
+            log.error("the last job's runners did not end: %s", fault, exc_info=None if expected else fault)
+            # The zygote first: it may hold a reply for the next question, and its end takes along what did not end.
             super()._discard()
             self._discard()
 
     def _discard(self) -> None:
-        self._bury()
+        self._join_teardown()
         if self._null is not None:
             self._null.close()
             self._null = None
-        self.known_nulls.forget()
-        self.standbys.close()
+        self.null_window_cache.clear()
+        self.runner_pool.close()
         super()._discard()
 
 
 @cache
-def workbench() -> Workbench:
-    """This process's workbench."""
-    return Workbench()
+def worker_context() -> WorkerContext:
+    """This process's worker context, made on first use."""
+    return WorkerContext()

@@ -1,7 +1,7 @@
-"""Where calls of several launches keep data for each other: drawn anew for each window.
+"""Moves the memory that a call's launches use between each other, before every window.
 
-More or less of it stays in the L2 by where it lies, which makes up to a tenth of their time (docs/measurements.md): one
-place all along would be one throw of the dice.
+How much of that memory stays in the L2 depends on its address and changes a call's time by up to a tenth
+(docs/measurements.md). With a fixed address, a whole measurement would depend on one random draw.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import secrets
 
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 PAD_STEP, PAD_STEPS = 2 << 20, 32
-"""The driver gives memory in pieces of 2 MiB."""
+"""Step of the padding in bytes (the driver allocates pieces of 2 MiB), and number of steps to choose from."""
 
 
-def relocate(contender: Contender, slots: Slots, record: TimeRecord) -> None:
-    """Before the slots are filled for the next window, whose inputs are nobody's to see ahead of its gun.
+def shuffle_allocations(contender: KernelRun, slots: Slots, record: TimeRecord) -> None:
+    """Moves the memory at random, if a call has several launches or an unknown number. Raises KernelFault if calls
+    fail.
 
-    Also where it is not known how many launches a call has. Raises KernelFault where the calls fail.
+    It runs before the slots are filled for the next window, because a runner must not see those inputs before their
+    release.
     """
-    if record.gated and record.launches != 1 and slots.filled and contender.range is not None:
-        contender.range.relocate(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
+    if record.gated and record.launches != 1 and slots.filled and contender.window_session is not None:
+        contender.window_session.relocate(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))

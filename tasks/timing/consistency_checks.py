@@ -1,7 +1,7 @@
-"""Windows of other kinds, which take longer for a kernel whose usual windows leave something out.
+"""Runs check windows, which take longer for a kernel that skips work in its usual windows.
 
-Of one call: where the work of all calls is done in one of them. Held back: where answers are written into the slots by
-the kernel itself, and a copy is credited that nobody has made (catalogue of exploits: T20, E8).
+Single-call windows reveal a kernel that does the work of all calls in one (exploit T20). Deferred-readback windows
+reveal a kernel that writes its outputs into the slots itself, although the null window subtracts a copy (exploit E8).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from functools import partial
 import torch
 
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
-from profiling.integrity.deferred_readback import HELD_BACK_MS
-from profiling.integrity.disagreement import NULL_DRIFT_MS, SHARE_APART, OtherWindows
+from profiling.integrity.deferred_readback import DEFERRED_READBACK_MS
+from profiling.integrity.disagreement import MIN_DIFFERENCE, NULL_DRIFT_MS, CheckWindows
 from profiling.integrity.single_call import SETTLED_STREAMED
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Clock, HeldBack, Window
+from profiling.window.timed_window import Clock, DeferredReadback, Window
 from sandbox.supervisor.messages import ArgumentView
 from tasks.runtime.null_window_cache import NullKind
-from tasks.timing.null_window_recheck import OtherNulls
-from tasks.timing.window_runner import Shooting
+from tasks.timing.null_window_recheck import CheckNullWindows
+from tasks.timing.window_runner import WindowRunner
 from validation.compare.bitwise import differing
 from validation.compare.comparison import BATCH, agree
 
 RESERVE_S = 1.0
 FEWEST, MOST = 4, 24
-"""Rounds of each kind; of calls by themselves without the gate, of which the shortest counts, twice as many."""
-IN_A_ROW = 8
-"""Calls by themselves without the gate, one right behind the other: code that a host has not run for milliseconds takes
-it up to 300 µs more to run, and none has to be called late for that (docs/measurements.md)."""
+"""Minimum and maximum number of rounds of each kind; streamed single calls, whose minimum counts, get twice as many."""
+BATCH_SIZE = 8
+"""Number of streamed single calls that follow each other directly. Host code that has not run for milliseconds takes up
+to 300 µs longer; in a batch no call has to pay for that (docs/measurements.md)."""
 OTHER_ANSWERS = Flag(
     FlagCode.DEFERRED_OUTPUTS_DIFFER,
     "its outputs differ when they are requested only after the last call, with the inputs overwritten: its time may "
@@ -51,12 +51,12 @@ NO_TIME_FOR_ONE = Flag(
     f"no call was timed by itself, as {TIMEOUT_NEAR}: whether calls share work was not checked",
 )
 PARTS = (torch.float16, torch.float32, torch.float64)
-"""Types of a complex number's parts."""
+"""Dtypes of the parts of a complex number."""
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """What a layout is filled with; no image where that is as it lies there."""
+    """The contents of a layout, to write them again; `image` is None if the layout still holds them."""
 
     image: torch.Tensor | None
     seed: int
@@ -68,176 +68,178 @@ class _Contents:
 
 
 class CrossChecks:
-    """Of one job's contenders, once their windows are taken, of which a round took so many seconds at most.
+    """Runs the check windows of one job after its usual windows; the slowest round of those took `round_s` seconds.
 
-    `nulls` are the null windows that were shot for them beside the candidate.
+    `nulls` describes the null windows of the check windows, for the recheck without the candidate.
     """
 
-    def __init__(self, shooting: Shooting, records: dict[str, TimeRecord], round_s: float) -> None:
-        self.nulls: list[OtherNulls] = []
-        self._shooting = shooting
+    def __init__(self, window_runner: WindowRunner, records: dict[str, TimeRecord], round_s: float) -> None:
+        self.nulls: list[CheckNullWindows] = []
+        self._window_runner = window_runner
         self._round_s = round_s
         self._records = records
-        self._rounds = shooting.rounds
-        self._candidate = shooting.rounds.candidate
+        self._rounds = window_runner.rounds
+        self._candidate = window_runner.rounds.candidate
         self._record = records[self._candidate.role]
-        self._is_cuda = shooting.bench.device.is_cuda
+        self._is_cuda = window_runner.bench.device.is_cuda
 
-    def held_back(self, slots: dict[str, Slots]) -> None:
-        """Windows of the candidate whose answers are asked for when their calls are over.
+    def deferred_readback(self, slots: dict[str, Slots]) -> None:
+        """Runs windows of the candidate with deferred readback.
 
-        Of one call where calls answer in the same memory, and only the last one's answer is left then. On the host,
-        where keeping answers costs a call more than handing them in, one shows whether they are kept at all.
+        They have one call if all calls return the same memory, because only the last output is left then. On the host,
+        where keeping outputs takes a call longer, a single window only shows whether the outputs are kept at all.
         """
-        if self._record.credited < SHARE_APART:
-            return  # What is credited is less than what would be told apart.
-        if self._record.calls > 1 and (self._answers_in_one_place or not self._is_cuda):
+        if self._record.null_share < MIN_DIFFERENCE:
+            return  # The null windows subtract less than the smallest difference that could be detected.
+        if self._record.calls > 1 and (self._reuses_output_memory or not self._is_cuda):
             slots = self._rounds.slots(1)
-            self._shooting.warm_null(slots)
-        hold = self._hold(slots)
-        if hold is None:
+            self._window_runner.warm_up_null(slots)
+        readback = self._readback(slots)
+        if readback is None:
             return
         layout = slots[self._candidate.role]
         if not self._time_for(layout):
             self._record.flags.append(NO_TIME)
             return
         began = time.monotonic()
-        self._record.held_back.calls = layout.calls
-        shoot = partial(self._shooting.null_window, layout, self._record, hold)
-        self._note_nulls(self._record.held_back, layout, shoot, hold)
-        for taken in range(MOST if self._is_cuda else 1):
-            wanted = taken < FEWEST or self._record.wants_held_back
-            if taken > 0 and not (wanted and self._in_time(began)):
+        self._record.deferred_readback.calls = layout.calls
+        measure = partial(self._window_runner.null_window, layout, self._record, readback)
+        self._note_nulls(self._record.deferred_readback, layout, measure, readback)
+        for done in range(MOST if self._is_cuda else 1):
+            needed = done < FEWEST or self._record.needs_deferred_readback
+            if done > 0 and not (needed and self._in_time(began)):
                 return
-            self._shooting.relocate(slots, self._records)
+            self._window_runner.shuffle_allocations(slots, self._records)
             self._rounds.fill(slots)
-            null = self._shooting.null_window(layout, self._record, hold)
-            window = self._judged(slots, hold)
+            null = self._window_runner.null_window(layout, self._record, readback)
+            window = self._judged(slots, readback)
             if self._is_cuda:
-                self._record.held_back.add(window, null)
+                self._record.deferred_readback.add(window, null)
             if not self._rounds.right:
                 return
 
-    def single_calls(self, usual: dict[str, Slots]) -> None:
-        """Windows of one call, without the gate several in a row behind one over the `usual` slots.
+    def single_call_windows(self, usual: dict[str, Slots]) -> None:
+        """Runs windows of one call; streamed ones in batches, after a window over the `usual` slots.
 
-        On the host, where one differs from one of many by milliseconds, they tell nothing.
+        It does nothing on the host, where a single call differs from one of many by milliseconds of noise.
         """
         if self._record.calls == 1 or not self._is_cuda:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
-        in_a_row = self._calls_in_a_row(layout)
-        if in_a_row is None:
+        batch_size = self._batch_size(layout)
+        if batch_size is None:
             self._record.flags.append(NO_TIME_FOR_ONE)
             return
         began = time.monotonic()
-        self._shooting.warm_null(slots)
-        self._record.reference = beside = self._handing_in_alike(slots)
-        alike = [beside.single] if beside is not None else []
-        self._note_nulls(self._record.single, layout, partial(self._null_alone, layout, usual, in_a_row), alike=alike)
-        for taken in range(0, MOST if in_a_row == 1 else SETTLED_STREAMED, in_a_row):
-            wanted = any(each.wants_singles for each in self._records.values())
-            if taken >= FEWEST and not (wanted and self._in_time(began)):
+        self._window_runner.warm_up_null(slots)
+        self._record.reference = reference = self._reference_with_same_nulls(slots)
+        reference_windows = [reference.single] if reference is not None else []
+        measure = partial(self._single_call_null, layout, usual, batch_size)
+        self._note_nulls(self._record.single, layout, measure, reference_windows=reference_windows)
+        for done in range(0, MOST if batch_size == 1 else SETTLED_STREAMED, batch_size):
+            needed = any(record.needs_single_calls for record in self._records.values())
+            if done >= FEWEST and not (needed and self._in_time(began)):
                 return
-            self._shooting.relocate(slots, self._records)
-            for windows in self._in_a_row(slots, usual, in_a_row):
+            self._window_runner.shuffle_allocations(slots, self._records)
+            for windows in self._run_batch(slots, usual, batch_size):
                 self._rounds.judge(slots, windows)
                 if not self._rounds.right:
                     return
 
-    def _in_a_row(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
-        """So many calls by themselves of each contender, on the same inputs, and the null windows that belong to them.
+    def _run_batch(self, slots: dict[str, Slots], usual: dict[str, Slots], count: int) -> Iterator[dict[str, Window]]:
+        """Runs `count` single calls of each kernel, on the same inputs, and their null windows.
 
-        Each contender's one right behind the other, the first behind a usual window where there is no gate. Behind it
-        what calls keep lies elsewhere in each, as in other windows.
+        The calls of one kernel follow each other directly; without the gate the first one follows a usual window. With
+        the gate, allocations are shuffled before each call, as in other windows.
         """
         sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
-        first = (usual, *[None] * (count - 1))
-        nulls = [self._shooting.null_windows(slots, self._records, behind) for behind in first]
-        taken: list[dict[str, Window]] = [{} for _ in sets]
+        after_windows = (usual, *[None] * (count - 1))
+        nulls = [self._window_runner.null_windows(slots, self._records, after) for after in after_windows]
+        rounds: list[dict[str, Window]] = [{} for _ in sets]
         for contender in self._rounds.contenders:
             role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
-            for made, windows, null, behind in zip(sets, taken, nulls, first, strict=True):
-                if record.gated and behind is None:  # On the inputs of the call before.
-                    self._shooting.relocate_one(contender, slots, self._records)
-                made[role].put(layout)
-                windows[role] = self._shooting.shoot(contender, slots, record, behind=behind)
+            for contents, windows, null, after in zip(sets, rounds, nulls, after_windows, strict=True):
+                if record.gated and after is None:  # The image still holds the inputs of the previous call.
+                    self._window_runner.shuffle_allocations_of(contender, slots, self._records)
+                contents[role].put(layout)
+                windows[role] = self._window_runner.run(contender, slots, record, after_window=after)
                 record.single.add(windows[role], null[role])
-        for made, windows in zip(sets, taken, strict=True):
-            for role, contents in made.items():
-                contents.put(slots[role])
+        for contents, windows in zip(sets, rounds, strict=True):
+            for role, inputs in contents.items():
+                inputs.put(slots[role])
             yield windows
 
-    def _calls_in_a_row(self, layout: Slots) -> int | None:
-        """As many as there is memory and time for, one where all is queued behind the gate; None where not for one."""
-        if all(each.gated for each in self._records.values()):
+    def _batch_size(self, layout: Slots) -> int | None:
+        """Number of single calls in a batch by memory and time: 1 if all calls are gated; None without time for one."""
+        if all(record.gated for record in self._records.values()):
             return 1 if self._time_for(layout) else None
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
-        counts = (min(IN_A_ROW, room), min(FEWEST, room), 1)
-        return next((count for count in counts if self._time_for(layout, count, behind=True)), None)
+        sizes = (min(BATCH_SIZE, room), min(FEWEST, room), 1)
+        return next((size for size in sizes if self._time_for(layout, size, after_window=True)), None)
 
     def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
-        """Fresh inputs for each contender by role; copied where the layout is filled again before they are used."""
+        """Fresh inputs of each kernel by role, copied if the layout is filled again before they are used."""
         self._rounds.fill(slots)
         return {
             role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
         }
 
-    def _handing_in_alike(self, slots: dict[str, Slots]) -> TimeRecord | None:
-        """The reference's record, where its null windows are the candidate's."""
+    def _reference_with_same_nulls(self, slots: dict[str, Slots]) -> TimeRecord | None:
+        """The reference's record, if its null windows are of the same kind as the candidate's."""
         kinds = {role: NullKind.of(slots[role], gated=record.gated) for role, record in self._records.items()}
         first, own = next(iter(kinds)), self._candidate.role
         return self._records[first] if first != own and kinds[first] == kinds[own] else None
 
     @property
-    def _answers_in_one_place(self) -> bool:
+    def _reuses_output_memory(self) -> bool:
         return self._candidate.probe is not None and self._candidate.probe.reuses_memory
 
-    def _null_alone(self, layout: Slots, usual: dict[str, Slots], in_a_row: int) -> Clock:
-        """One more null window of one call, as most of those were that stood in a row."""
-        first = self._shooting.null_window(layout, self._record, behind=usual[self._candidate.role])
-        return first if in_a_row == 1 else self._shooting.null_window(layout, self._record)
+    def _single_call_null(self, layout: Slots, usual: dict[str, Slots], batch_size: int) -> Clock:
+        """One more null window of one call; in a batch of several, not the first one."""
+        first = self._window_runner.null_window(layout, self._record, after_window=usual[self._candidate.role])
+        return first if batch_size == 1 else self._window_runner.null_window(layout, self._record)
 
     def _note_nulls(
         self,
-        windows: OtherWindows,
+        windows: CheckWindows,
         layout: Slots,
-        shoot: Callable[[], Clock],
-        hold: HeldBack | None = None,
-        alike: Sequence[OtherWindows] = (),
+        measure: Callable[[], Clock],
+        readback: DeferredReadback | None = None,
+        reference_windows: Sequence[CheckWindows] = (),
     ) -> None:
         kind = self._record.kind
-        most_apart_ms = NULL_DRIFT_MS[kind] if hold is None else HELD_BACK_MS[kind]
-        null_kind = NullKind.of(layout, gated=self._record.gated, held_back=hold)
-        self.nulls.append(OtherNulls(null_kind, self._record, windows, shoot, most_apart_ms, alike))
+        tolerance_ms = NULL_DRIFT_MS[kind] if readback is None else DEFERRED_READBACK_MS[kind]
+        null_kind = NullKind.of(layout, gated=self._record.gated, deferred_readback=readback)
+        self.nulls.append(CheckNullWindows(null_kind, self._record, windows, measure, tolerance_ms, reference_windows))
 
-    def _time_for(self, layout: Slots, in_a_row: int = 1, *, behind: bool = False) -> bool:
-        """Whether a round over it is over before the timeout; one without a reference has up to three windows.
+    def _time_for(self, layout: Slots, batch_size: int = 1, *, after_window: bool = False) -> bool:
+        """Whether a round with `batch_size` windows over that layout ends before the timeout.
 
-        Of so many windows in a row. As long again where they are shot `behind` a usual one.
+        A round without a reference has up to three windows. A usual window before it (`after_window`) takes a round.
         """
-        longer = (3 if len(self._records) == 1 else 1) * in_a_row * layout.calls / self._record.calls + behind
+        longer = (3 if len(self._records) == 1 else 1) * batch_size * layout.calls / self._record.calls + after_window
         return time.monotonic() + longer * self._round_s + RESERVE_S < self._rounds.deadline
 
     def _in_time(self, began: float) -> bool:
-        """Whether as long again leaves the job its reserve."""
+        """Whether the time since `began`, spent once more, leaves the job its reserve."""
         return 2 * time.monotonic() - began + RESERVE_S < self._rounds.deadline
 
-    def _judged(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
-        """A window held back, its answers against the reference's or, without one, against the kernel's own."""
+    def _judged(self, slots: dict[str, Slots], readback: DeferredReadback) -> Window:
+        """Runs a deferred-readback window and compares its outputs with the reference's, or with the kernel's usual
+        ones."""
         record, layout = self._record, slots[self._candidate.role]
         windows = {
-            other.role: self._shooting.shoot(other, slots, self._records[other.role])
+            other.role: self._window_runner.run(other, slots, self._records[other.role])
             for other in self._rounds.contenders[:-1]
         }
-        window = windows[self._candidate.role] = self._shoot(slots, hold)
+        window = windows[self._candidate.role] = self._run_deferred(slots, readback)
         nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])
         self._rounds.judge(slots, windows, NOT_KEPT if nothing else None)
         if len(windows) == 1 and OTHER_ANSWERS not in record.flags:
-            usual = self._shooting.shoot(self._candidate, slots, record)
+            usual = self._window_runner.run(self._candidate, slots, record)
             if not self._agree(layout, window, usual):
-                again = self._shooting.shoot(self._candidate, slots, record)
+                again = self._window_runner.run(self._candidate, slots, record)
                 if self._agree(layout, usual, again):
                     record.flags.append(OTHER_ANSWERS)
         return window
@@ -246,47 +248,47 @@ class CrossChecks:
         ones, others = (layout.read_stacked(window.snapshot) for window in (one, other))
         return agree(ones, others, self._rounds.tolerance)
 
-    def _shoot(self, slots: dict[str, Slots], hold: HeldBack) -> Window:
-        """A window held back. What was handed in out of overwritten inputs is what lay there when the calls were over.
+    def _run_deferred(self, slots: dict[str, Slots], readback: DeferredReadback) -> Window:
+        """Runs a deferred-readback window; outputs that are views of inputs get the values from before the overwriting.
 
-        That such an answer is copied shows in the random bytes; that it was made in time, in what lay there before.
+        The random bytes in such an output prove that the runner copied it late; the saved values show what it computed.
         """
         layout = slots[self._candidate.role]
-        window = self._shooting.shoot(self._candidate, slots, self._record, held_back=hold)
+        window = self._window_runner.run(self._candidate, slots, self._record, deferred_readback=readback)
         if window.overwritten is None:
             return window
         handed_in = layout.read_stacked(window.snapshot)
-        for place, view in self._told.items():
+        for number, view in self._argument_views.items():
             before, after = (
-                layout.lies_at(view.leaf, view.form, memory)
+                layout.view_at(view.leaf, view.form, memory)
                 for memory in (window.overwritten.before, window.overwritten.after)
             )
             if before is not None and after is not None:
-                _restore(handed_in[place], before, after)
-        return replace(window, overwritten=None)  # Which takes as much memory as the inputs, twice.
+                _restore(handed_in[number], before, after)
+        return replace(window, overwritten=None)  # `overwritten` takes twice the memory of the inputs.
 
-    def _hold(self, slots: dict[str, Slots]) -> HeldBack | None:
-        """How the candidate's answers are held back; None where none are handed in."""
-        return HeldBack(in_inputs=bool(self._told)) if slots[self._candidate.role].returned else None
+    def _readback(self, slots: dict[str, Slots]) -> DeferredReadback | None:
+        """The kind of deferred readback for the candidate; None if it returns no outputs."""
+        return DeferredReadback(in_inputs=bool(self._argument_views)) if slots[self._candidate.role].returned else None
 
     @property
-    def _told(self) -> dict[int, ArgumentView]:
-        """The answers that are said to lie in arguments, by their number."""
+    def _argument_views(self) -> dict[int, ArgumentView]:
+        """The outputs that are views of arguments by the runner's word, by their number."""
         views = self._candidate.probe.views if self._candidate.probe is not None else ()
-        return {place: view for place, view in enumerate(views) if view is not None}
+        return {number: view for number, view in enumerate(views) if view is not None}
 
 
-def _restore(answers: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> None:
-    """Of each call, [calls, ...]: an answer that is what lies in memory `after` is now what lay there `before`.
+def _restore(outputs: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> None:
+    """For each call, [calls, ...]: replaces an output that equals memory `after` by the values in memory `before`.
 
-    As it stands there, or as a lazy view reads it (`conj`, the imaginary part of one).
+    An output equals it as it is, or as a lazy view reads it (`conj`, or the imaginary part of one).
     """
     reads: list[Callable[[torch.Tensor], torch.Tensor]] = [torch.Tensor.detach]
-    if answers.is_complex():
+    if outputs.is_complex():
         reads.append(torch.conj_physical)
-    if answers.dtype in PARTS:
+    if outputs.dtype in PARTS:
         reads.append(torch.neg)
     for read in reads:
-        for call, unlike in enumerate(differing(read(after), answers, BATCH).tolist()):
+        for call, unlike in enumerate(differing(read(after), outputs, BATCH).tolist()):
             if not unlike:
-                answers[call].copy_(read(before[call]))
+                outputs[call].copy_(read(before[call]))

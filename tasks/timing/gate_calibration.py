@@ -1,4 +1,4 @@
-"""How many calls of a kernel can be queued on the device ahead of the starting gun: found out by rehearsal."""
+"""Finds how many calls of a kernel can be queued behind the gate, by untimed windows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from profiling.gpu.timing_device import Device
 from profiling.integrity.single_call import LEAST_LAUNCH_MS
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_queue, coarse
 from profiling.window.timed_window import GateClosed
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
-RETREAT = 4
-ADVANCE = 1.5
-"""So many times as many calls are worth another rehearsal."""
+SHRINK = 4
+"""Divisor of the number of calls after a window that could not be queued."""
+GROW = 1.5
+"""Minimum factor between two numbers of calls for another calibration window."""
 MOST_TRIES = 4
 LAUNCHING_MS = 0.02
-"""A probe that says less has timed a host that launches: a call may well take half of that behind the gate."""
-OWN_MS = 0.3
-"""Of what a rehearsal takes so much is the window's own, though never more than half (docs/measurements.md)."""
+"""Estimate below which a probe has timed the host's launches, in ms: behind the gate a call may take half of that."""
+OVERHEAD_MS = 0.3
+"""Fixed overhead of a calibration window, in ms; at most half of its time is subtracted (docs/measurements.md)."""
 ARM_S, ARM_FACTOR = 0.25, 4.0
-"""Queueing K calls should take about as long as running them; past a multiple of that they wait for the device."""
+"""Maximum time to queue the calls, in s, and as a multiple of their running time. Later, they are taken to wait for the
+device."""
 HELD_UP = (
     "timed without the gate: queued behind it, its work (on several streams, say) keeps the device from others, whose "
     "copies would count as its time"
@@ -28,70 +30,69 @@ HELD_UP = (
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """So many calls fit behind the gate with a mark behind each, and each took about so long there."""
+class Calibration:
+    """The number of calls that fit behind the gate with an event after each, and the time of one, in ms."""
 
     calls: int
     call_ms: float
 
 
-def rehearse(
-    contender: Contender, example: list[Any], limit: int, device: Device, *, window: float = 1.0
-) -> Rehearsal | None:
-    """Windows that are thrown away; they also make the libraries take the memory that the real ones need.
+def calibrate(
+    contender: KernelRun, example: list[Any], limit: int, device: Device, *, window: float = 1.0
+) -> Calibration | None:
+    """Runs windows that do not count; they also make libraries allocate the memory that timed windows need.
 
-    They are `window` times as long as usual, and hold no more calls than `limit`.
-
-    None where not even one call can be queued: on the host, and for a kernel that waits for the device.
+    The windows are `window` times the usual length and hold at most `limit` calls. None if not even one call can be
+    queued: on the host, or for a kernel that waits for the device.
     """
     if not device.is_cuda or contender.probe is None:
         return None
     calls = _enough(contender, contender.estimate_ms, limit, window)
     if contender.estimate_ms < LAUNCHING_MS:
-        calls = min(coarse(int(ADVANCE * calls)), _most(contender, contender.estimate_ms, limit))
-    found: Rehearsal | None = None
+        calls = min(coarse(int(GROW * calls)), _most(contender, contender.estimate_ms, limit))
+    result: Calibration | None = None
     for _ in range(MOST_TRIES):
-        if (tried := _try(contender, example, calls, device)) is None:
-            return _retreat(contender, example, calls, device, found)
-        # A probe's estimate is mostly the host's time to launch: behind the gate a call may be far shorter.
-        found, enough = tried, _enough(contender, tried.call_ms, limit, window)
-        if enough <= ADVANCE * calls:
+        if (attempt := _try(contender, example, calls, device)) is None:
+            return _shrink(contender, example, calls, device, result)
+        # A probe's estimate is mostly the host's launch time: behind the gate a call may be far shorter.
+        result, enough = attempt, _enough(contender, attempt.call_ms, limit, window)
+        if enough <= GROW * calls:
             break
         calls = enough
-    return found
+    return result
 
 
-def _retreat(
-    contender: Contender, example: list[Any], calls: int, device: Device, fewest: Rehearsal | None
-) -> Rehearsal | None:
-    """Of fewer calls than those that cannot be queued, but more than the fewest that can, or else that."""
+def _shrink(
+    contender: KernelRun, example: list[Any], calls: int, device: Device, fewest: Calibration | None
+) -> Calibration | None:
+    """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could."""
     fewest = fewest or _try(contender, example, 1, device)
-    while fewest is not None and (calls := calls // RETREAT) > fewest.calls:
-        if (tried := _try(contender, example, calls, device)) is not None:
-            return tried
+    while fewest is not None and (calls := calls // SHRINK) > fewest.calls:
+        if (attempt := _try(contender, example, calls, device)) is not None:
+            return attempt
     return fewest
 
 
-def _most(contender: Contender, call_ms: float, limit: int) -> int:
-    """Calls of such a time that can be queued: by the launches that are said to be in each, as far as these fit in."""
-    said = contender.probe.entries if contender.probe is not None else None
-    return limit if said is None else min(limit, calls_that_queue(min(said, 1 + call_ms / LEAST_LAUNCH_MS)))
+def _most(contender: KernelRun, call_ms: float, limit: int) -> int:
+    """Maximum number of calls in the queue: by the runner's count of launches, capped by what fits into `call_ms`."""
+    entries = contender.probe.entries if contender.probe is not None else None
+    return limit if entries is None else min(limit, calls_that_queue(min(entries, 1 + call_ms / LEAST_LAUNCH_MS)))
 
 
-def _enough(contender: Contender, call_ms: float, limit: int, window: float) -> int:
-    """As many of them as fill a window."""
+def _enough(contender: KernelRun, call_ms: float, limit: int, window: float) -> int:
+    """Number of calls that fill a window."""
     return calls_that_fill(call_ms, _most(contender, call_ms, limit), is_cuda=True, window=window)
 
 
-def _try(contender: Contender, example: list[Any], calls: int, device: Device) -> Rehearsal | None:
-    if contender.probe is None or contender.range is None:
+def _try(contender: KernelRun, example: list[Any], calls: int, device: Device) -> Calibration | None:
+    if contender.probe is None or contender.window_session is None:
         raise ValueError(f"the {contender.role} is not ready")
     slots = contender.slots(calls, example, device.name)
-    slots.fill_alike(example)
+    slots.broadcast(example)
     within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
     try:
-        with contender.answerable():
-            window = contender.range.window(slots, gated=True, marked=True, read=False, arm_within=within)
+        with contender.attribute_faults():
+            window = contender.window_session.window(slots, gated=True, with_events=True, read=False, arm_within=within)
     except GateClosed:
         return None
-    return Rehearsal(calls, max(window.elapsed_ms - OWN_MS, window.elapsed_ms / 2) / calls)
+    return Calibration(calls, max(window.elapsed_ms - OVERHEAD_MS, window.elapsed_ms / 2) / calls)

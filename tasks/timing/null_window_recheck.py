@@ -1,4 +1,7 @@
-"""When the candidate's process is gone: null windows and the reference's once more, without it beside them."""
+"""Repeats null windows and the reference's windows after the candidate's process has ended, and corrects the times.
+
+A candidate can leave work on the device that slows those windows (profiling.integrity.interference).
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,22 @@ from dataclasses import dataclass
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Timing
-from profiling.integrity.disagreement import OtherWindows
-from profiling.integrity.interference import TOLD, alike, limited, slowed_by, unsure
+from profiling.integrity.disagreement import CheckWindows
+from profiling.integrity.interference import FLAG_RATIO, limited, slowed_by, undisturbed_by_submission, unsure
 from profiling.results.samples import TimeRecord
 from profiling.stats.flags import duration
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, GateClosed
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.null_window_cache import KnownNulls, NullKind
-from tasks.timing.allocation_shuffle import relocate
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.null_window_cache import NullKind, NullWindowCache
+from tasks.timing.allocation_shuffle import shuffle_allocations
 
-ALONE_ROUNDS = 3
+ISOLATED_ROUNDS = 3
+"""Number of rounds without the candidate."""
 MOST_ROUNDS = 12
-"""Where the first ones leave open what was slowed."""
+"""Maximum number of such rounds, if the first ones are not conclusive."""
 DISTURBED, DISTURBED_MS = 1.5, 0.1
-"""So many times as long as usual, and so much more, no undisturbed card takes for a null window."""
+"""Ratio to the usual time of a null window, plus a time in ms, above which the card was disturbed from outside."""
 CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
@@ -54,35 +58,36 @@ WITHOUT_IT = (
 
 
 @dataclass(frozen=True)
-class OtherNulls:
-    """Null windows of another kind that were shot beside the candidate, and how one more is shot.
+class CheckNullWindows:
+    """The null windows of check windows next to the candidate, and a function that measures one more.
 
-    Beside an honest one they take so much longer at most. `alike` are the reference's windows beside the same ones.
-    """
+    `tolerance_ms`: they take at most that much longer next to an honest process. `reference_windows` are the
+    reference's check windows, if they share the same null windows."""
 
     kind: NullKind
     record: TimeRecord
-    windows: OtherWindows
-    shoot: Callable[[], Clock]
-    most_apart_ms: float
-    alike: Sequence[OtherWindows] = ()
+    windows: CheckWindows
+    measure: Callable[[], Clock]
+    tolerance_ms: float
+    reference_windows: Sequence[CheckWindows] = ()
 
 
-class Alone:
-    """What the windows of a job's records take without the candidate. `flags` says what it slowed.
+class NullWindowRecheck:
+    """Measures without the candidate what its process may have slowed, and corrects the records by that.
 
-    Where its null windows are known, and were the same beside it, nothing need be shot (`is_known`). `corrected` is
-    whether a record is another by that, which it may be with nothing to tell, or to tell of how its time was taken
-    (`method`). More rounds than usual are shot as long as it is before `until` (time.monotonic).
+    The steps are `can_skip`, or else `measure`, `store` and `apply`. If cached null windows match those next to the
+    candidate, nothing has to be measured. `flags` names what the candidate slowed. `corrected` says whether a record
+    changed; a small correction changes a record, or its `method`, without a flag. Additional rounds run until the time
+    `until` (time.monotonic).
     """
 
     def __init__(
         self,
-        contenders: list[Contender],
+        contenders: list[KernelRun],
         slots: dict[str, Slots],
         records: dict[str, TimeRecord],
         null_windows: Callable[[], dict[str, Clock]],
-        others: Sequence[OtherNulls] = (),
+        others: Sequence[CheckNullWindows] = (),
         until: float = math.inf,
     ) -> None:
         self._contenders = contenders
@@ -97,40 +102,40 @@ class Alone:
         self._others_null: list[list[Clock]] = [[] for _ in self._others]
         self._until = until
         like = records[contenders[0].role]
-        self._reference_alone = TimeRecord(
-            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, charged=False
+        self._reference_isolated = TimeRecord(
+            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, is_candidate=False
         )
         self.flags: list[Flag] = []
-        self._without_it: set[str] = set()
+        self._replaced_nulls: set[str] = set()
         self.corrected = False
 
-    def is_known(self, known: KnownNulls) -> bool:
-        """Whether null windows beside the candidate were as they are known to be without any submission.
+    def can_skip(self, cache: NullWindowCache) -> bool:
+        """Whether the null windows next to the candidate match cached ones, so that nothing would be corrected.
 
-        Then nothing would be corrected by more of them. What a reference takes alone is never known.
+        It is always False with a reference, whose isolated time is never cached.
         """
         if self._reference is not None:
             return False
-        own, others = known.of(self._kind), [known.of(other.kind) for other in self._others]
-        if min(map(len, (own, *others))) < ALONE_ROUNDS:
+        own, others = cache.get(self._kind), [cache.get(other.kind) for other in self._others]
+        if min(map(len, (own, *others))) < ISOLATED_ROUNDS:
             return False
-        record = self._own
+        record, net_ms = self._own, float(self._own.net_ms.mean())
         return (
-            alike(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms, float(record.net_ms.mean()))
-            and record.null_was_ready([taken.ready_ms for taken in own])
+            undisturbed_by_submission(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms, net_ms)
+            and record.null_setup_needs_no_correction([clock.setup_ms for clock in own])
             and all(
-                other.windows.null_is_honest(clocks, other.most_apart_ms)
+                other.windows.null_needs_no_correction(clocks, other.tolerance_ms)
                 for other, clocks in zip(self._others, others, strict=True)
             )
         )
 
-    def keep(self, known: KnownNulls) -> None:
-        """Has later jobs know what was shot, unless a process of this job still lives, which may have slowed it.
+    def store(self, cache: NullWindowCache) -> None:
+        """Caches the measured null windows for later jobs, unless a process of this job is alive and may slow them.
 
-        Nor where it took far longer than is usual on this card, which is told.
+        Null windows that took far longer than usual on this card are not cached and get a flag.
         """
-        now, usual_ms = self._null[self._own_role], known.usual_ms(self._kind)
-        known.note(self._kind, now)
+        now, usual_ms = self._null[self._own_role], cache.usual_ms(self._kind)
+        cache.note_usual(self._kind, now)
         if usual_ms is not None and (now_ms := statistics.median(_elapsed_ms(now))) > _disturbed_ms(usual_ms):
             message = CARD_DISTURBED.format(now=duration(now_ms), usual=duration(usual_ms))
             data = {"null_window_ms": now_ms, "usual_null_window_ms": usual_ms}
@@ -138,19 +143,19 @@ class Alone:
             return
         if any(contender.session is not None for contender in self._contenders):
             return
-        known.keep(self._kind, now)
+        cache.store(self._kind, now)
         for other, clocks in zip(self._others, self._others_null, strict=True):
-            known.keep(other.kind, clocks)
+            cache.store(other.kind, clocks)
 
-    def shoot(self) -> None:
-        """The windows. A reference that can no longer be run is told, and nothing is known about it."""
-        for _ in range(ALONE_ROUNDS):
+    def measure(self) -> None:
+        """Runs the windows. A reference that can no longer run gets a flag and no correction."""
+        for _ in range(ISOLATED_ROUNDS):
             for other, clocks in zip(self._others, self._others_null, strict=True):
-                clocks.append(other.shoot())
+                clocks.append(other.measure())
             if not self._round():
                 self.flags.append(NOT_ALONE if time.monotonic() < self._until else NO_TIME_ALONE)
                 return
-        for more in range(MOST_ROUNDS - ALONE_ROUNDS):
+        for more in range(MOST_ROUNDS - ISOLATED_ROUNDS):
             of_reference = self._unsure_of_reference(once=more > 0)
             if not (of_reference or self._unsure_of_nulls(once=more > 0)) or time.monotonic() > self._until:
                 return
@@ -159,61 +164,65 @@ class Alone:
             elif not self._round():
                 return
 
-    def correct(self) -> None:
-        """Takes out of the records what only the candidate's presence put there."""
+    def apply(self) -> None:
+        """Corrects the records for what the candidate's process slowed."""
         own_ms = tuple(self._own.elapsed_ms)
         for role, record in self._records.items():
             self._correct_null(role, record, own_ms)
-            if record.correct_ready([taken.ready_ms for taken in self._null[role]]):
+            if record.correct_null_setup([clock.setup_ms for clock in self._null[role]]):
                 self.flags.append(PREPARED_LATE)
         for other, clocks in zip(self._others, self._others_null, strict=True):
-            believed_ms = other.record.correction.added_ms
-            for windows in (other.windows, *other.alike):
-                windows.correct_null(clocks, other.most_apart_ms)
-            if other.record.correction.added_ms > believed_ms:
+            before_ms = other.record.correction.added_ms
+            for windows in (other.windows, *other.reference_windows):
+                windows.correct_null(clocks, other.tolerance_ms)
+            if other.record.correction.added_ms > before_ms:
                 self.flags.append(CHECKS_SLOWED)
-        if self._reference is not None and self._reference_is_known:
+        if self._reference is not None and self._reference_is_measured:
             self._correct_reference(self._records[self._reference.role], own_ms)
         self.corrected |= bool(self.flags)
 
     def method(self, timing: Timing, role: str) -> str:
-        """How that contender's time was taken, after `correct`."""
-        return f"{timing.method}; {WITHOUT_IT}" if role in self._without_it else timing.method
+        """The method of that role's timing after `apply`."""
+        return f"{timing.method}; {WITHOUT_IT}" if role in self._replaced_nulls else timing.method
 
     def _correct_null(self, role: str, record: TimeRecord, own_ms: Sequence[float]) -> None:
-        alone_ms = self._null_ms(role)
-        slowed = slowed_by(record.null_ms, alone_ms, record.kind, own_ms, float(record.net_ms.mean()))
+        isolated_ms = self._null_ms(role)
+        slowed = slowed_by(record.null_ms, isolated_ms, record.kind, own_ms, float(record.net_ms.mean()))
         if slowed is not None:
-            if slowed > TOLD[record.kind]:
-                self._tell(FlagCode.NULL_WINDOWS_SLOWED, "null windows", record.null_ms, alone_ms)
+            if slowed > FLAG_RATIO[record.kind]:
+                self._flag(FlagCode.NULL_WINDOWS_SLOWED, "null windows", record.null_ms, isolated_ms)
             else:
-                self._without_it.add(role)
-            record.correct_null(alone_ms)
+                self._replaced_nulls.add(role)
+            record.correct_null(isolated_ms)
             self.corrected = True
-        elif record is self._own or self._reference_is_known:
-            # A reference that could not be run alone keeps them: they may have been slowed as its own windows were.
-            record.null_ms = self._limited(record.null_ms, alone_ms, record.kind, [own_ms])
+        elif record is self._own or self._reference_is_measured:
+            # Without isolated windows of the reference, its null windows stay: both may have been slowed alike.
+            record.null_ms = self._limited(record.null_ms, isolated_ms, record.kind, [own_ms])
 
     def _correct_reference(self, record: TimeRecord, own_ms: Sequence[float]) -> None:
-        beside_ms, alone_ms = list(record.net_ms), list(self._reference_alone.net_ms)
-        slowed = slowed_by(beside_ms, alone_ms, record.kind, list(self._own.net_ms))
+        concurrent_ms, isolated_ms = list(record.net_ms), list(self._reference_isolated.net_ms)
+        slowed = slowed_by(concurrent_ms, isolated_ms, record.kind, list(self._own.net_ms))
         if slowed is not None:
-            self._tell(FlagCode.REFERENCE_SLOWED, "windows of the reference", beside_ms, alone_ms)
-            record.slowed = slowed
+            self._flag(FlagCode.REFERENCE_SLOWED, "windows of the reference", concurrent_ms, isolated_ms)
+            record.interference_factor = slowed
         else:
-            alone_ms = self._reference_alone.elapsed_ms
-            # It may be slow now and then by itself, as a null window is not.
-            record.elapsed_ms = self._limited(record.elapsed_ms, alone_ms, record.kind, [own_ms, alone_ms])
+            isolated_ms = self._reference_isolated.elapsed_ms
+            # Unlike a null window, the reference may be slow now and then by itself.
+            record.elapsed_ms = self._limited(record.elapsed_ms, isolated_ms, record.kind, [own_ms, isolated_ms])
 
     def _limited(
-        self, beside_ms: list[float], alone_ms: Sequence[float], kind: str, likewise_ms: list[Sequence[float]]
+        self,
+        concurrent_ms: list[float],
+        isolated_ms: Sequence[float],
+        kind: str,
+        excess_samples_ms: list[Sequence[float]],
     ) -> list[float]:
-        found = limited(beside_ms, alone_ms, kind, likewise_ms)
-        self.corrected |= found != beside_ms
-        return found
+        limited_ms = limited(concurrent_ms, isolated_ms, kind, excess_samples_ms)
+        self.corrected |= limited_ms != concurrent_ms
+        return limited_ms
 
     def _unsure_of_nulls(self, *, once: bool) -> bool:
-        """Whether more null windows may tell more."""
+        """Whether more null windows may change the result."""
         return any(
             unsure(
                 *(record.null_ms, self._null_ms(role), record.kind),
@@ -224,50 +233,50 @@ class Alone:
         )
 
     def _unsure_of_reference(self, *, once: bool) -> bool:
-        """Whether more windows of the reference may, which take longer."""
+        """Whether more windows of the reference may change the result."""
         if self._reference is None:
             return False
-        beside, alone = self._records[self._reference.role], self._reference_alone
-        return unsure(list(beside.net_ms), list(alone.net_ms), beside.kind, list(self._own.net_ms), once=once)
+        record, isolated = self._records[self._reference.role], self._reference_isolated
+        return unsure(list(record.net_ms), list(isolated.net_ms), record.kind, list(self._own.net_ms), once=once)
 
     def _null_ms(self, role: str) -> list[float]:
         return _elapsed_ms(self._null[role])
 
     @property
     def _kind(self) -> NullKind:
-        """Of the null windows beside the candidate's usual ones."""
+        """The kind of the null windows next to the candidate's usual windows."""
         return NullKind.of(self._slots[self._own_role], gated=self._own.gated)
 
     @property
-    def _reference_is_known(self) -> bool:
-        return len(self._reference_alone.elapsed_ms) >= ALONE_ROUNDS
+    def _reference_is_measured(self) -> bool:
+        return len(self._reference_isolated.elapsed_ms) >= ISOLATED_ROUNDS
 
     def _round(self) -> bool:
-        """A null window for each, and the reference's; False where that can no longer be run."""
+        """Runs a null window for each kernel and one window of the reference; False if that can no longer run."""
         null = self._null_round()
-        return self._reference is None or self._shoot_reference(self._reference, null)
+        return self._reference is None or self._measure_reference(self._reference, null)
 
     def _null_round(self) -> dict[str, Clock]:
         null = self._null_windows()
-        for role, taken in null.items():
-            self._null[role].append(taken)
+        for role, clock in null.items():
+            self._null[role].append(clock)
         return null
 
-    def _shoot_reference(self, reference: Contender, null: dict[str, Clock]) -> bool:
+    def _measure_reference(self, reference: KernelRun, null: dict[str, Clock]) -> bool:
         record = self._records[reference.role]
-        if reference.range is None or reference.session is None:
+        if reference.window_session is None or reference.session is None:
             return False
         try:
-            # As beside the candidate: from one place alone its time is another.
-            relocate(reference, self._slots[reference.role], record)
-            window = reference.range.window(self._slots[reference.role], gated=record.gated)
+            # As in the windows next to the candidate: at a fixed address its time would be another.
+            shuffle_allocations(reference, self._slots[reference.role], record)
+            window = reference.window_session.window(self._slots[reference.role], gated=record.gated)
         except (KernelFault, GateClosed):
             return False
-        self._reference_alone.add(window, null[reference.role])
+        self._reference_isolated.add(window, null[reference.role])
         return True
 
-    def _tell(self, code: FlagCode, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
-        # Means, as slowed_by compares: of windows that were slowed now and then the median says nothing.
+    def _flag(self, code: FlagCode, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
+        # Means, as in slowed_by: the median hides windows that were slowed now and then.
         beside, alone = statistics.mean(beside_ms), statistics.mean(alone_ms)
         message = (
             f"{what} took {duration(beside)} beside this kernel's process and {duration(alone)} without it: what it "
@@ -278,9 +287,9 @@ class Alone:
 
 
 def _disturbed_ms(usual_ms: float) -> float:
-    """What null windows take at most where nobody disturbs the card."""
+    """Maximum time of null windows on an undisturbed card, in ms."""
     return DISTURBED * usual_ms + DISTURBED_MS
 
 
 def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:
-    return [taken.elapsed_ms for taken in clocks]
+    return [clock.elapsed_ms for clock in clocks]

@@ -1,4 +1,4 @@
-"""The timing of a job: how many windows of how many calls, in which order, under which state of the card."""
+"""The timing stage of a job: chooses the window size, runs windows in alternating order, and checks the result."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from profiling.window.timed_window import GateClosed, Window
 from tasks.correctness.trials import Trials
 from tasks.correctness.view_outputs import view_outputs_warning
 from tasks.node.gpu_readings import CardReadings
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
 from tasks.timing.consistency_checks import CrossChecks
 from tasks.timing.gate_calibration import HELD_UP
-from tasks.timing.null_window_recheck import Alone
-from tasks.timing.window_retry import Retakes
-from tasks.timing.window_runner import Shooting
+from tasks.timing.null_window_recheck import NullWindowRecheck
+from tasks.timing.window_retry import RetryPolicy
+from tasks.timing.window_runner import WindowRunner
 from tasks.timing.window_sizing import WindowSize
 
 RESERVE_S = 1.0
-LATE_AT_MOST = 2
-"""Takes behind the gate of a kernel of one stream whose windows are ready late in each: then that is its own doing."""
+MAX_DELAYED = 2
+"""Maximum number of gated measurements with delayed setup, for a kernel of one stream; then the delay counts as its
+own."""
 REPLAYED = Flag(
     FlagCode.INPUTS_REPLAYED,
     "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
@@ -53,7 +54,7 @@ LAUNCHES_UNKNOWN = Flag(
 
 
 class Timekeeper:
-    """Times the contenders of validated rounds."""
+    """Times the kernels of a job after they have passed validation."""
 
     def __init__(self, rounds: Trials, streams: Streams, cancelled: Callable[[], bool]) -> None:
         self.rounds = rounds
@@ -62,41 +63,41 @@ class Timekeeper:
         self.contenders = rounds.contenders
         self.bench = rounds.bench
         self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
-        self.shooting = Shooting(rounds)
-        self._held_up, self._late_takes = False, 0
+        self.window_runner = WindowRunner(rounds)
+        self._streamed_for_delay, self._delayed_takes = False, 0
         self._card = CardReadings(self.bench.card, self.bench.card_owners())
-        self._retakes = Retakes()
+        self._retry = RetryPolicy()
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
         self._checks: CrossChecks | None = None
 
     def time(self) -> Speedup | None:
-        """Windows of the contenders in turn (A B, B A, ...) until the plan or the time says that it is enough."""
+        """Runs windows of the kernels in alternating order (A B, B A, ...) until the plan or the job's time ends it."""
         size = WindowSize(self.rounds, self.plan.window)
         while not self._take(size):
-            size.stream(self.shooting.streamed)
+            size.stream(self.window_runner.streamed)
         if not self.rounds.right:
             return None
         for contender in self.contenders:
             self._conclude(contender, self._records[contender.role])
         return self._speedup()
 
-    def check_alone(self, speedup: Speedup | None) -> Speedup | None:
-        """Corrects times and speed-up for what the candidate slowed, once its process is gone.
+    def recheck_without_candidate(self, speedup: Speedup | None) -> Speedup | None:
+        """Ends the candidate's process, and corrects times and speed-up for what it slowed.
 
-        It lives on where null windows are known to take without it what they took beside it: nothing is corrected then.
+        If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
         """
-        alone = Alone(
+        recheck = NullWindowRecheck(
             self.contenders,
             self._slots,
             self._records,
-            lambda: self.shooting.null_windows(self._slots, self._records),
+            lambda: self.window_runner.null_windows(self._slots, self._records),
             self._checks.nulls if self._checks is not None else (),
             self.rounds.deadline - RESERVE_S,
         )
         candidate = self.rounds.candidate
-        if alone.is_known(self.bench.known_nulls):
-            if candidate.range is not None and candidate.timing is not None:
+        if recheck.can_skip(self.bench.null_window_cache):
+            if candidate.window_session is not None and candidate.timing is not None:
                 candidate.timing = replace(candidate.timing, baseline_from_cache=True)
             return speedup
         candidate.close()
@@ -104,101 +105,104 @@ class Timekeeper:
         if reference.session is not None:
             reference.session.set_deadline(self.rounds.deadline)
         with self._quiet():
-            alone.shoot()
-        if not self._retakes.throttled:  # A throttled card takes more than it will in other jobs.
-            alone.keep(self.bench.known_nulls)
+            recheck.measure()
+        if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
+            recheck.store(self.bench.null_window_cache)
         before = {role: record.timing(self.bench.device.cache).flags for role, record in self._records.items()}
-        alone.correct()
-        if not alone.corrected:
+        recheck.apply()
+        if not recheck.corrected:
             return speedup
         for contender in self.contenders:
             if contender.timing is not None:
                 corrected = self._records[contender.role].timing(self.bench.device.cache)
-                # What the windows said before they were corrected they say anew, or no longer.
-                kept = [flag for flag in contender.timing.flags if flag not in before[contender.role]]
-                told = list(dict.fromkeys([*kept, *corrected.flags, *alone.flags]))
-                contender.timing = replace(corrected, method=alone.method(contender.timing, contender.role), flags=told)
+                # The corrected record makes its own flags again; flags from elsewhere stay.
+                others = [flag for flag in contender.timing.flags if flag not in before[contender.role]]
+                all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
+                method = recheck.method(contender.timing, contender.role)
+                contender.timing = replace(corrected, method=method, flags=all_flags)
         return self._speedup()
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Waits until nobody makes or ends a context on the device, which is no kernel's time."""
-        asked = time.monotonic()
-        with self.bench.quiet(self.cancelled):
-            self.rounds.extend_deadline(time.monotonic() - asked)
+        """Waits until no process makes or ends a context on the device; that wait does not count as the job's time."""
+        began = time.monotonic()
+        with self.bench.block_context_creation(self.cancelled):
+            self.rounds.extend_deadline(time.monotonic() - began)
             yield
 
     def _speedup(self) -> Speedup | None:
         return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
 
     def _take(self, size: WindowSize) -> bool:
-        """All windows; False where a contender whose rehearsal could be queued could not be later."""
+        """Runs all windows; False if they have to be repeated with another size or without the gate."""
         slots = self.rounds.slots(size.calls)
         records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
-        self.shooting.announce(slots)
-        self.shooting.warm_null(slots)
+        self.window_runner.send_layout(slots)
+        self.window_runner.warm_up_null(slots)
         self._card.take(thorough=True)
         began = time.monotonic()
-        self._retakes = Retakes()
+        self._retry = RetryPolicy()
         try:
             with self._quiet():
                 slowest = self._windows(slots, records)
                 if self.rounds.right:
-                    self._look_for_few_calls(records, size, began)
-                    self._look_for_hold_up(records, began)
-                    self._checks = CrossChecks(self.shooting, records, slowest)
-                    self._checks.held_back(slots)
+                    self._check_window_size(records, size, began)
+                    self._check_setup_delay(records, began)
+                    self._checks = CrossChecks(self.window_runner, records, slowest)
+                    self._checks.deferred_readback(slots)
                     if self.rounds.right:
-                        self._checks.single_calls(slots)
+                        self._checks.single_call_windows(slots)
         except GateClosed:
             return False
         self._card.take(thorough=True)
         self._slots, self._records = slots, records
         return True
 
-    def _look_for_few_calls(self, records: dict[str, TimeRecord], size: WindowSize, began: float) -> None:
-        """Raises GateClosed where the candidate had windows hold so few short calls that they tell too little.
+    def _check_window_size(self, records: dict[str, TimeRecord], size: WindowSize, began: float) -> None:
+        """Raises GateClosed if the candidate limited windows to so few short calls that errors are a large part of
+        them.
 
-        Launched on the clock, as it does not matter then how many can be queued.
+        The repetition is streamed, so that the queue no longer limits the number of calls.
         """
         own = self.rounds.candidate.role
-        if not size.kept_few(records[own]):
+        if not size.limited_by_candidate(records[own]):
             return
         if self._time_for_as_long(began) and size.enlarge(records[own]):
-            self.shooting.streamed.add(own)
+            self.window_runner.streamed.add(own)
             raise GateClosed
         calls = records[own].calls
         few = Flag(FlagCode.FEW_CALLS_PER_WINDOW, FEW_CALLS.format(calls=calls), {"calls_per_window": calls})
         records[own].flags.append(few)
 
     def _time_for_as_long(self, began: float) -> bool:
-        """Whether as long again as since then is left of the job's time."""
+        """Whether the job has as much time left as has passed since `began`."""
         now = time.monotonic()
         return now + (now - began) + RESERVE_S < self.rounds.deadline
 
-    def _look_for_hold_up(self, records: dict[str, TimeRecord], began: float) -> None:
-        """Raises GateClosed where gated windows were made ready late, and there is time to take them anew.
+    def _check_setup_delay(self, records: dict[str, TimeRecord], began: float) -> None:
+        """Raises GateClosed if the setup of gated windows was delayed, and there is time to repeat them.
 
-        A process whose work waits at the gate on several streams keeps the device for whole slices of its time, though
-        it computes nothing (docs/measurements.md): it is tried in one queue first, then without the gate. Of one stream
-        it may have been somebody else: then the gate is tried once more, and stays. Worked ahead is charged anyhow.
+        A process whose work waits at the gate on several streams keeps the device for whole time slices, although it
+        computes nothing (docs/measurements.md). It is tried in one queue first, then without the gate. With one stream,
+        another process may be the cause: then the gate is tried once more and stays. Work before the release counts in
+        any case.
         """
-        # Never the reference: its windows may be late through the candidate, which would gain by that.
+        # Not for the reference: the candidate could delay its windows, and would gain by that.
         own, probe = self.rounds.candidate.role, self.rounds.candidate.probe
-        if not (records[own].gated and records[own].held_up):
-            self.streams.look_at_time(records[own].after_gun_ms)
+        if not (records[own].gated and records[own].setup_delayed):
+            self.streams.check_call_time(records[own].post_release_ms)
             return
-        self.streams.look_at_hold_up(records[own].after_gun_ms)
-        self._late_takes += 1
+        self.streams.check_setup_delay(records[own].post_release_ms)
+        self._delayed_takes += 1
         one_stream = probe is not None and probe.one_stream
-        if self._time_for_as_long(began) and not (one_stream and self._late_takes >= LATE_AT_MOST):
+        if self._time_for_as_long(began) and not (one_stream and self._delayed_takes >= MAX_DELAYED):
             if not one_stream:
-                self._held_up = True
-                self.shooting.streamed.add(own)
+                self._streamed_for_delay = True
+                self.window_runner.streamed.add(own)
             raise GateClosed
 
-    def _record(self, contender: Contender, calls: int, *, gated: bool) -> TimeRecord:
-        shift_ms = contender.launch_shift_ms if gated else 0.0  # Else a launch costs the host's time.
+    def _record(self, contender: KernelRun, calls: int, *, gated: bool) -> TimeRecord:
+        shift_ms = contender.launch_shift_ms if gated else 0.0  # Without the gate a launch takes the host's time.
         launches = contender.probe.launches if contender.probe is not None else None
         return TimeRecord(
             calls,
@@ -206,15 +210,15 @@ class Timekeeper:
             gated,
             launch_shift_ms=shift_ms or 0.0,
             launches=launches,
-            charged=contender is self.rounds.candidate,
+            is_candidate=contender is self.rounds.candidate,
             weight_bytes=contender.weight_bytes,
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
     def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
-        """Those that give the times; the seconds that their slowest round took."""
-        # The first round warms up, and its marked windows give the distribution; the others give the level.
-        self._round(slots, records, reverse=False, marked=True)
+        """Runs the rounds that give the times; returns the time of the slowest round, in s."""
+        # The first round warms up, and its events give the distribution; the other rounds give the time.
+        self._round(slots, records, reverse=False, with_events=True)
         begun = time.monotonic()
         done, slowest = 0, 0.0
         stop: Stop | None = None
@@ -223,9 +227,9 @@ class Timekeeper:
             if done and started + slowest + RESERVE_S > self.rounds.deadline:
                 stop = Stop.TIMEOUT
                 break
-            reason = self._round(slots, records, reverse=done % 2 == 0, marked=False)
+            reason = self._round(slots, records, reverse=done % 2 == 0, with_events=False)
             slowest = max(slowest, time.monotonic() - started)
-            if self._retakes.again(reason, list(records.values())):
+            if self._retry.should_retry(reason, list(records.values())):
                 for record in records.values():
                     record.drop_last()
                 continue
@@ -239,52 +243,52 @@ class Timekeeper:
         return slowest
 
     def _round(
-        self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, marked: bool
+        self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, with_events: bool
     ) -> str | None:
-        """One window for each contender, a null window beside them; why the card spoiled it, if it did."""
-        turns = self.contenders[::-1] if reverse else self.contenders
-        self.shooting.relocate(slots, records)
+        """Runs one window for each kernel and their null windows; returns why throttling spoiled the round, or None."""
+        order = self.contenders[::-1] if reverse else self.contenders
+        self.window_runner.shuffle_allocations(slots, records)
         fill = self.rounds.prepare_fill(slots)
-        at_once = self._at_once(records[turns[0].role])
-        if not at_once:
+        fills_in_window = self._fills_in_window(records[order[0].role])
+        if not fills_in_window:
             fill()
-        null = self.shooting.null_windows(slots, records)
+        null = self.window_runner.null_windows(slots, records)
         windows: dict[str, Window] = {}
         reason = None
-        for contender in turns:
+        for contender in order:
             record = records[contender.role]
-            # Host clocks cost nothing between calls; events on the device do, so only the first windows have them.
-            marks, meanwhile = marked or not record.is_cuda, fill if at_once and not windows else None
-            window = self.shooting.shoot(contender, slots, record, marked=marks, meanwhile=meanwhile)
-            (record.warm_up if marked else record.add)(window, null[contender.role])
+            # Events on the device take time between calls, so that only the first round has them. Host clocks do not.
+            events, meanwhile = with_events or not record.is_cuda, fill if fills_in_window and not windows else None
+            window = self.window_runner.run(contender, slots, record, with_events=events, meanwhile=meanwhile)
+            (record.warm_up if with_events else record.add)(window, null[contender.role])
             windows[contender.role] = window
             reading = self._card.take()
             reason = reason or throttled(reading)
         self.rounds.judge(slots, windows)
         return reason
 
-    def _at_once(self, first: TimeRecord) -> bool:
-        """Whether a round's inputs are written while the first window's calls are queued.
+    def _fills_in_window(self, first: TimeRecord) -> bool:
+        """Whether the referee writes a round's inputs while the runner queues the first window's calls.
 
-        Null windows are then taken over what lay there before, which means nothing to them. Not where a runner makes
-        the inputs, as it does one after the other; nor without the gate, where calls are not queued ahead.
+        The null windows then run over the previous inputs, which does not matter to them. It is False if a runner makes
+        the inputs, because it does one thing at a time, and without the gate, because no calls are queued ahead.
         """
         return first.gated and self.rounds.inputs.contract is not None
 
     def _half_width(self, records: dict[str, TimeRecord]) -> float:
-        each = list(records.values())
-        return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
+        ordered = list(records.values())
+        return pairs_half_width(*ordered) if len(ordered) > 1 else ordered[0].half_width
 
-    def _conclude(self, contender: Contender, record: TimeRecord) -> None:
+    def _conclude(self, contender: KernelRun, record: TimeRecord) -> None:
         state = self._card.state()
         ceilings = self.bench.ceilings()
         told = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.contenders))
         found = [
-            *flags.windows_taken_again(self._retakes.told, self._retakes.kept, len(record.elapsed_ms)),
+            *flags.windows_taken_again(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
-            NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.apart else None,
+            NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.multi_queue_roles else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
             *((*self.rounds.warnings, *told) if contender is self.rounds.candidate else ()),
         ]
@@ -295,7 +299,7 @@ class Timekeeper:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
         if in_one_queue(contender):
             timing = replace(timing, method=f"{timing.method}; {ONE_QUEUE}")
-        if self._held_up and contender is self.rounds.candidate:
+        if self._streamed_for_delay and contender is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
         too_fast = impossible(
             timing.latency_ms,

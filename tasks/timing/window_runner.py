@@ -1,4 +1,4 @@
-"""The windows of one round: a contender's, and the null windows beside them."""
+"""Runs the windows of one round: those of the kernels, and the null windows next to them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Clock, GateClosed, HeldBack, Window
+from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, Window
 from tasks.correctness.trials import Trials
-from tasks.runtime.freeze import at_rest
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.freeze import frozen_others
+from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
-from tasks.timing.allocation_shuffle import relocate
+from tasks.timing.allocation_shuffle import shuffle_allocations
 
 
-class Shooting:
-    """Of a job's contenders. `streamed` are those whose calls cannot all be queued behind the gate, by role.
+class WindowRunner:
+    """Runs windows for one job. `streamed` holds the roles whose calls cannot all be queued behind the gate.
 
-    `windows_s` is what all windows have taken so far: with the null windows, queueing and making ready.
+    `windows_s` is the time of all windows so far, in s, with null windows, queueing and setup.
     """
 
     def __init__(self, rounds: Trials) -> None:
@@ -29,64 +29,76 @@ class Shooting:
         self.streamed: set[str] = set()
         self.windows_s = 0.0
 
-    def relocate(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
-        """Has what calls keep between launches lie elsewhere."""
+    def shuffle_allocations(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+        """Moves the memory between launches for every kernel (tasks.timing.allocation_shuffle)."""
         for contender in self.contenders:
-            self.relocate_one(contender, slots, records)
+            self.shuffle_allocations_of(contender, slots, records)
 
-    def relocate_one(self, contender: Contender, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
-        """Of that one's calls."""
-        with contender.answerable():
-            relocate(contender, slots[contender.role], records[contender.role])
+    def shuffle_allocations_of(
+        self, contender: KernelRun, slots: dict[str, Slots], records: dict[str, TimeRecord]
+    ) -> None:
+        """Moves the memory between launches for one kernel."""
+        with contender.attribute_faults():
+            shuffle_allocations(contender, slots[contender.role], records[contender.role])
 
-    def shoot(
+    def run(
         self,
-        contender: Contender,
+        contender: KernelRun,
         slots: dict[str, Slots],
         record: TimeRecord,
         *,
-        marked: bool = False,
-        held_back: HeldBack | None = None,
-        behind: dict[str, Slots] | None = None,
+        with_events: bool = False,
+        deferred_readback: DeferredReadback | None = None,
+        after_window: dict[str, Slots] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Window:
-        """One window of that contender. Raises GateClosed where it waits for the device in some calls, not in others:
-        all of its windows are to be streamed then. `meanwhile` is called while it queues its calls.
+        """Runs one window of that kernel. `meanwhile` is called while the runner queues its calls.
 
-        Without the gate, one `behind` another over those, which counts for nothing: code that a host has not run for
-        some milliseconds takes it up to 300 µs more to run, which a window of few calls would show as theirs.
+        Without the gate it first runs an untimed window over the slots `after_window`. Host code that has not run for
+        some milliseconds takes up to 300 µs longer, which would count in a window of few calls.
+
+        Raises GateClosed if the kernel waits for the device in some calls only: then all of its windows are streamed.
         """
         try:
             with self._counted():
-                if behind is not None and not record.gated:
-                    self.rounds.run_window(contender, behind)
+                if after_window is not None and not record.gated:
+                    self.rounds.run_window(contender, after_window)
                 return self.rounds.run_window(
-                    contender, slots, gated=record.gated, marked=marked, held_back=held_back, meanwhile=meanwhile
+                    contender,
+                    slots,
+                    gated=record.gated,
+                    with_events=with_events,
+                    deferred_readback=deferred_readback,
+                    meanwhile=meanwhile,
                 )
         except GateClosed:
             self.streamed.add(contender.role)
             raise
 
     def null_windows(
-        self, slots: dict[str, Slots], records: dict[str, TimeRecord], behind: dict[str, Slots] | None = None
+        self, slots: dict[str, Slots], records: dict[str, TimeRecord], after_window: dict[str, Slots] | None = None
     ) -> dict[str, Clock]:
-        """A null window for each contender; one for both where they hand in the same."""
+        """A null window for each kernel; one for both if their outputs are alike."""
         kinds = {role: NullKind.of(layout, gated=records[role].gated) for role, layout in slots.items()}
-        taken: dict[NullKind, Clock] = {}
+        clocks: dict[NullKind, Clock] = {}
         for role, kind in kinds.items():
-            if kind not in taken:
-                usual = behind[role] if behind is not None else None
-                taken[kind] = self.null_window(slots[role], records[role], behind=usual)
-        return {role: taken[kind] for role, kind in kinds.items()}
+            if kind not in clocks:
+                usual = after_window[role] if after_window is not None else None
+                clocks[kind] = self.null_window(slots[role], records[role], after_window=usual)
+        return {role: clocks[kind] for role, kind in kinds.items()}
 
     def null_window(
-        self, layout: Slots, record: TimeRecord, held_back: HeldBack | None = None, behind: Slots | None = None
+        self,
+        layout: Slots,
+        record: TimeRecord,
+        deferred_readback: DeferredReadback | None = None,
+        after_window: Slots | None = None,
     ) -> Clock:
-        """One, taken as that record's windows are."""
-        with self._counted(), at_rest(self.contenders, self.bench.device):
-            if behind is not None and not record.gated:
-                self.bench.null_window(behind, gated=False)
-            return self.bench.null_window(layout, gated=record.gated, held_back=held_back)
+        """A null window, gated or streamed like the windows of that record."""
+        with self._counted(), frozen_others(self.contenders, self.bench.device):
+            if after_window is not None and not record.gated:
+                self.bench.null_window(after_window, gated=False)
+            return self.bench.null_window(layout, gated=record.gated, deferred_readback=deferred_readback)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -96,17 +108,17 @@ class Shooting:
         finally:
             self.windows_s += time.monotonic() - began
 
-    def announce(self, slots: dict[str, Slots]) -> None:
-        """Has the contenders lay out the calls of the next windows at the same time.
+    def send_layout(self, slots: dict[str, Slots]) -> None:
+        """Sends the runners the layouts of the next windows, so that they prepare their calls at the same time.
 
-        On the host, where that would be in each other's way, each does so when its turn comes.
+        On the host each runner prepares its calls when its window comes, because they would slow each other.
         """
         for contender in self.contenders if self.bench.device.is_cuda else ():
-            with contender.answerable():
-                if contender.range is not None:
-                    contender.range.announce(slots[contender.role])
+            with contender.attribute_faults():
+                if contender.window_session is not None:
+                    contender.window_session.send_layout(slots[contender.role])
 
-    def warm_null(self, slots: dict[str, Slots]) -> None:
-        """The null runner takes its memory and loads its code now: neither can be done behind a closed gate."""
+    def warm_up_null(self, slots: dict[str, Slots]) -> None:
+        """Makes the null runner allocate its memory and load its code, which is impossible behind a closed gate."""
         for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():
             self.bench.null_window(layout, gated=False)

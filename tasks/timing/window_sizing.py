@@ -1,4 +1,4 @@
-"""How many calls a job's windows hold: what every contender can have queued, and the fastest needs to fill its own."""
+"""Chooses the number of calls in a job's windows: enough for the fastest kernel, and few enough for every queue."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from profiling.results.samples import TimeRecord
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_fit
 from profiling.window.call_buffers import bytes_per_call
 from tasks.correctness.trials import Trials
-from tasks.runtime.kernel_run import Contender
-from tasks.timing.gate_calibration import Rehearsal, rehearse
+from tasks.runtime.kernel_run import KernelRun
+from tasks.timing.gate_calibration import Calibration, calibrate
 
 FEW, FEW_MS = 16, 1.0
-"""Of fewer calls in a window, which take less together, what a window may be off by unseen (a head start of 70 µs, say)
-is more than 3 µs and 5 % of each."""
+"""Minimum number of calls of a window, or minimum time of all of them in ms. In a smaller window an undetected error
+(an early start of 70 µs, say) is more than 3 µs and 5 % of each call."""
 LEAST_MS = 0.02
-"""What a call is taken for at least where a few of them have told."""
+"""Minimum time of a call, in ms, if it is measured in a window of few calls."""
 MOST_TIMES = 2
+"""Maximum number of times that a job's windows are enlarged."""
 
 
 class WindowSize:
-    """Of validated rounds, found out by rehearsal; windows are `window` times as long as usual."""
+    """The window size for kernels that passed validation, from calibration; windows are `window` times the usual
+    length."""
 
     def __init__(self, rounds: Trials, window: float) -> None:
         self._rounds = rounds
@@ -28,58 +30,58 @@ class WindowSize:
         self._device = rounds.bench.device
         self._enlarged = 0
         fitting = self._fitting(0.0, rounds.bytes_per_call())
-        self._rehearsals: dict[str, Rehearsal | None] = {
-            # With no patience for any estimate: who calls itself slow would have few calls tried.
-            c.role: rehearse(c, rounds.example[c.role], fitting, self._device, window=window)
+        self._calibrations: dict[str, Calibration | None] = {
+            # Without a limit by estimates: a kernel that claims to be slow would be tried with few calls.
+            c.role: calibrate(c, rounds.example[c.role], fitting, self._device, window=window)
             for c in rounds.contenders
         }
 
-    def gated(self, contender: Contender) -> bool:
-        """Whether its calls are queued behind the gate."""
-        return self._rehearsals[contender.role] is not None
+    def gated(self, contender: KernelRun) -> bool:
+        """Whether the kernel's calls are queued behind the gate."""
+        return self._calibrations[contender.role] is not None
 
     def stream(self, roles: Iterable[str]) -> None:
-        """Those contenders' calls cannot be queued after all, or are not to be."""
-        self._rehearsals |= dict.fromkeys(roles)
+        """Switches those roles to windows without the gate."""
+        self._calibrations |= dict.fromkeys(roles)
 
     @property
     def calls(self) -> int:
-        """Of every window, the same for all contenders."""
+        """Number of calls in every window, the same for both kernels."""
         contenders, needed = self._rounds.contenders, self._rounds.bytes_per_call()
         return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders, needed))
 
-    def kept_few(self, record: TimeRecord) -> bool:
-        """Whether windows held only a few short calls by the candidate's doing, be it as no more could be queued."""
-        call_ms = _told_ms(record)
+    def limited_by_candidate(self, record: TimeRecord) -> bool:
+        """Whether windows held few short calls because of the candidate, even if no more of them could be queued."""
+        call_ms = _measured_ms(record)
         if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
             return False
         others = [contender for contender in self._rounds.contenders if contender is not self._rounds.candidate]
-        return self._filling(call_ms, self._limit(others, self._asked(others))) > record.calls
+        return self._filling(call_ms, self._limit(others, self._required_bytes(others))) > record.calls
 
     def enlarge(self, record: TimeRecord) -> bool:
-        """Has windows that are taken anew hold more calls, by what these took; False where that has not helped."""
+        """Enlarges the next windows by the measured time of a call; False after MOST_TIMES attempts."""
         if self._enlarged == MOST_TIMES:
             return False
         self._enlarged += 1
-        own = self._rounds.candidate
-        own.at_most_ms = min(own.at_most_ms, _told_ms(record))
+        candidate = self._rounds.candidate
+        candidate.upper_bound_ms = min(candidate.upper_bound_ms, _measured_ms(record))
         return True
 
-    def _call_ms(self, contender: Contender) -> float:
-        rehearsal = self._rehearsals[contender.role]
-        return rehearsal.call_ms if rehearsal is not None else contender.estimate_ms
+    def _call_ms(self, contender: KernelRun) -> float:
+        calibration = self._calibrations[contender.role]
+        return calibration.call_ms if calibration is not None else contender.estimate_ms
 
-    def _asked(self, others: Sequence[Contender]) -> int:
-        """Bytes of a call that the candidate has no say in: what it is given, and what the others need."""
+    def _required_bytes(self, others: Sequence[KernelRun]) -> int:
+        """Bytes of a call that the candidate cannot influence: its inputs, and all that the other kernels need."""
         example = self._rounds.example
-        given = bytes_per_call(example[self._rounds.candidate.role], [])
-        return max([given, *(bytes_per_call(example[other.role], other.returned) for other in others)])
+        input_bytes = bytes_per_call(example[self._rounds.candidate.role], [])
+        return max([input_bytes, *(bytes_per_call(example[other.role], other.returned) for other in others)])
 
-    def _limit(self, contenders: Sequence[Contender], needed: int) -> int:
-        """What those have patience and a queue for, and calls of so many bytes room."""
-        found = filter(None, (self._rehearsals[contender.role] for contender in contenders))
+    def _limit(self, contenders: Sequence[KernelRun], needed: int) -> int:
+        """Maximum number of calls by these kernels' times and queues, and by memory for calls of `needed` bytes."""
+        calibrations = filter(None, (self._calibrations[contender.role] for contender in contenders))
         slowest_ms = max(map(self._call_ms, contenders), default=0.0)
-        return min([self._fitting(slowest_ms, needed), *(rehearsal.calls for rehearsal in found)])
+        return min([self._fitting(slowest_ms, needed), *(calibration.calls for calibration in calibrations)])
 
     def _filling(self, call_ms: float, limit: int) -> int:
         return calls_that_fill(call_ms, limit, is_cuda=self._device.is_cuda, window=self._window)
@@ -94,6 +96,6 @@ class WindowSize:
         )
 
 
-def _told_ms(record: TimeRecord) -> float:
-    """What a call takes by those windows."""
-    return max(record.after_gun_ms, LEAST_MS)
+def _measured_ms(record: TimeRecord) -> float:
+    """The time of a call by those windows, in ms."""
+    return max(record.post_release_ms, LEAST_MS)

@@ -226,10 +226,10 @@ def _load_pipeline() -> None:
 def close_workbench(**_: Any) -> None:
     """Release a pool child's resources before it exits."""
     if "tasks.runtime.worker_context" in sys.modules:
-        from tasks.runtime.worker_context import workbench
+        from tasks.runtime.worker_context import worker_context
 
-        if workbench.cache_info().currsize:
-            workbench().close()
+        if worker_context.cache_info().currsize:
+            worker_context().close()
 
 
 def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:

@@ -83,7 +83,7 @@ def test_the_codes_that_the_client_knows_are_the_service_s() -> None:
 
 
 def test_the_service_flags_a_bound_with_that_code() -> None:
-    ready = {"ready_ms": [0.0] * 3, "null_ready_ms": [0.0] * 3}
+    ready = {"setup_ms": [0.0] * 3, "null_setup_ms": [0.0] * 3}
     record = TimeRecord(1, is_cuda=False, gated=False, elapsed_ms=[1.0, 1.2, 0.9], null_ms=[1.1, 1.0, 1.0], **ready)
     assert SHORT["code"] in [flag.code for flag in record.timing("").flags]
 

@@ -7,7 +7,7 @@ import time
 
 from domain.result import Status
 from stack.terminal import Terminal
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
 from tests.tally import Tally, table, wrong_ones
@@ -31,7 +31,9 @@ def main() -> int:
     return int(not all(tally.clean for tally in tallies))
 
 
-def judge(bench: Workbench, console: Terminal, names: list[str], skipped: list[str], *, until: float) -> list[Tally]:
+def judge(
+    bench: WorkerContext, console: Terminal, names: list[str], skipped: list[str], *, until: float
+) -> list[Tally]:
     """Judges the chosen kernels, a line for each as it is done: what originals and mutants came to."""
     rights, bugs = Tally("originals", honest=True), Tally("mutants", honest=False)
     for name, original in _chosen(names, skipped).items():
@@ -54,7 +56,7 @@ def judge(bench: Workbench, console: Terminal, names: list[str], skipped: list[s
     return [rights, bugs]
 
 
-def verdicts(bench: Workbench, original: Original) -> tuple[Status, dict[str, Status]]:
+def verdicts(bench: WorkerContext, original: Original) -> tuple[Status, dict[str, Status]]:
     """The original's verdict, and that of each mutant that this device can show."""
     shown = {name: mutant for name, mutant in original.mutants.items() if _shows(bench, mutant)}
     return (
@@ -69,7 +71,7 @@ def _chosen(names: list[str], skipped: list[str]) -> dict[str, Original]:
     }
 
 
-def _shows(bench: Workbench, mutant: Mutant) -> bool:
+def _shows(bench: WorkerContext, mutant: Mutant) -> bool:
     return bench.target.is_cuda or not mutant.gpu_only
 
 

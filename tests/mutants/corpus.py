@@ -16,7 +16,7 @@ from typing import Any
 from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.backends.contracts import contract, scalar, tensor
 
 FOLDER = Path(__file__).parent
@@ -106,7 +106,7 @@ def matrix_product(m: int, n: int, k: int, *more: dict[str, Any], **launch: Any)
     }
 
 
-def judged(bench: Workbench, request: Request) -> Outcome:
+def judged(bench: WorkerContext, request: Request) -> Outcome:
     """The verdict about the request's kernel, by the real pipeline."""
     return run(request, bench, _ignore, _never).outcome
 

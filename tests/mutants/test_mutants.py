@@ -8,7 +8,7 @@ import pytest
 
 from domain.result import Status
 from tasks.node.device_info import detect
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
 
 CORPUS = originals()
@@ -47,12 +47,12 @@ def marks(mutant: Mutant, *, quick: bool) -> list[pytest.MarkDecorator]:
     return chosen
 
 
-def check_original(bench: Workbench, original: Original) -> None:
+def check_original(bench: WorkerContext, original: Original) -> None:
     outcome = judged(bench, original.request())
     assert outcome.status is Status.PASSED, (outcome.status, outcome.message, outcome.log)
 
 
-def check_mutant(bench: Workbench, original: Original, mutant: Mutant) -> None:
+def check_mutant(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
     outcome = judged(bench, original.request(mutant))
     assert outcome.status in CAUGHT, (mutant.bug, outcome.status, outcome.message, outcome.log)
 
@@ -67,23 +67,23 @@ def test_the_corpus_is_large_enough_and_every_replacement_applies_once() -> None
 
 @on_the_cpu
 @pytest.mark.parametrize("original", kernels("cpu"))
-def test_an_original_is_right(bench: Workbench, original: Original) -> None:
+def test_an_original_is_right(bench: WorkerContext, original: Original) -> None:
     check_original(bench, original)
 
 
 @on_the_cpu
 @pytest.mark.parametrize(("original", "mutant"), mutants("cpu"))
-def test_a_mutant_is_wrong(bench: Workbench, original: Original, mutant: Mutant) -> None:
+def test_a_mutant_is_wrong(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
     check_mutant(bench, original, mutant)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("original", kernels("gpu"))
-def test_an_original_is_right_on_the_card(bench: Workbench, original: Original) -> None:
+def test_an_original_is_right_on_the_card(bench: WorkerContext, original: Original) -> None:
     check_original(bench, original)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("original", "mutant"), mutants("gpu"))
-def test_a_mutant_is_wrong_on_the_card(bench: Workbench, original: Original, mutant: Mutant) -> None:
+def test_a_mutant_is_wrong_on_the_card(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
     check_mutant(bench, original, mutant)

@@ -30,9 +30,9 @@ def main() -> None:
     settings.cache_clear()
     # Only now: torch keeps what it finds of the environment when it is imported.
     from tasks.evaluation.pipeline import run
-    from tasks.runtime.worker_context import Workbench
+    from tasks.runtime.worker_context import WorkerContext
 
-    bench = Workbench()
+    bench = WorkerContext()
     told = {}
     try:
         for name in names:

@@ -10,7 +10,7 @@ import pytest
 from domain.request import Request
 from domain.result import Report
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
@@ -20,7 +20,7 @@ CHAIN = "y = x\n        for _ in range(200): y = torch.cos({})\n        return y
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + INPUTS
 
 
-def opened() -> Iterator[Workbench]:
+def opened() -> Iterator[WorkerContext]:
     """A workbench of a module's own, with a gibibyte for each runner."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNNER_MEMORY_MIB", "1024")
@@ -36,12 +36,14 @@ def forward(expression: str, before: str = "") -> dict[str, Any]:
     return kernel(f"{before}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {expression}\n")
 
 
-def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+def judged(
+    bench: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
+) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
     return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
 
 
-def compared(bench: Workbench, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
+def compared(bench: WorkerContext, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
     told: list[bool] = []
     wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
     report = run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False, told.append)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from domain.flags import FlagCode
-from profiling.integrity.disagreement import DRIFT_MS, Believed, Measured, believed, middle
+from profiling.integrity.disagreement import DRIFT_MS, Estimate, Measured, middle, reconcile
 from profiling.integrity.single_call import SINGLE_CALL
 from profiling.stats.flags import duration
 from profiling.stats.statistics import standard_error
 
 
-def single_call(usual: Measured, other: Measured) -> Believed:
-    return believed(usual, other, DRIFT_MS, SINGLE_CALL)
+def single_call(usual: Measured, other: Measured) -> Estimate:
+    return reconcile(usual, other, DRIFT_MS, SINGLE_CALL)
 
 
 def test_honest_noise_leaves_the_windows_time():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiling.integrity.interference import FLOOR_MS, alike, limited, slowed_by, unsure
+from profiling.integrity.interference import FLOOR_MS, limited, slowed_by, undisturbed_by_submission, unsure
 
 FLOOR = FLOOR_MS["gated"]
 MOST = 0.105 + FLOOR
@@ -109,4 +109,6 @@ def test_what_is_little_of_null_windows_may_be_much_of_what_they_are_taken_off()
     assert slowed_by(beside, alone, "gated", net_ms=8.0) is None
     assert slowed_by(beside, alone, "gated", net_ms=2.0) == pytest.approx(1.049)
     assert unsure(beside, alone, "gated", [6.0] * 8, 2.0, once=True)
-    assert not alike(beside, alone, "gated", [6.0] * 8, 2.0) and alike(beside, alone, "gated", [6.0] * 8, 8.0)
+    assert not undisturbed_by_submission(beside, alone, "gated", [6.0] * 8, 2.0) and undisturbed_by_submission(
+        beside, alone, "gated", [6.0] * 8, 8.0
+    )

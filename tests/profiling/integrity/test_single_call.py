@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from domain.flags import FlagCode
-from profiling.integrity.disagreement import DRIFT_MS, NOT_BY_HOST, NULL_DRIFT_MS, Measured, OtherWindows
+from profiling.integrity.disagreement import DRIFT_MS, NO_HOST_JITTER, NULL_DRIFT_MS, CheckWindows, Measured
 from profiling.integrity.single_call import (
-    BESIDE_MS,
     COLD_MS,
     LEAST_LAUNCH_MS,
     SETTLED_STREAMED,
+    SIDE_DIFFERENCE_MS,
     WARM_MS,
-    believed_alone,
-    honest,
+    reconcile_single_call,
+    single_call_allowance,
 )
 from profiling.results.samples import TimeRecord
 from profiling.results.speedup import paired_speedup
@@ -61,7 +61,7 @@ def test_what_both_take_longer_and_a_little_more_is_honest(longer_ms: float, apa
     candidate = beside(reference, record(0.012, 0.012 + longer_ms + apart_ms))
     timing = candidate.timing("cold")
     assert not timing.flags and timing.latency_ms == pytest.approx(0.012, abs=1e-3)
-    assert not candidate.wants_singles
+    assert not candidate.needs_single_calls
 
 
 @pytest.mark.parametrize(("mebibytes", "flagged"), [(0, True), (0.01, True), (4, False), (1000, False)])
@@ -92,7 +92,7 @@ def test_a_few_late_calls_of_the_references_make_no_batch_shorter() -> None:
 def test_a_candidate_that_slows_the_references_calls_by_themselves_hides_little() -> None:
     """It lives beside them: more than cold weights may cost is not believed."""
     slowed = record(0.015, 0.315)
-    assert slowed.honest is not None and slowed.honest.longer.time_ms == COLD_MS
+    assert slowed.single_call_allowance is not None and slowed.single_call_allowance.longer.time_ms == COLD_MS
     found = beside(slowed, record(0.002, 0.04)).timing("cold")
     assert found.latency_ms >= 0.04 - COLD_MS - 0.001 and found.flags
 
@@ -144,14 +144,14 @@ def test_no_call_is_credited_with_less_than_its_launches(usual_ms: float, launch
 
 def test_where_four_calls_by_themselves_leave_it_open_more_are_wanted() -> None:
     reference, candidate = (record(usual, 0.005, singles=4) for usual in (0.015, 0.001))
-    assert not candidate.wants_singles
-    assert beside(reference, candidate).wants_singles
-    assert not beside(record(0.015, 0.005), record(0.001, 0.005)).wants_singles
+    assert not candidate.needs_single_calls
+    assert beside(reference, candidate).needs_single_calls
+    assert not beside(record(0.015, 0.005), record(0.001, 0.005)).needs_single_calls
 
 
 def test_without_the_gate_the_shortest_has_more_chances_before_it_is_said() -> None:
     few, enough = (record(0.05, 0.3, singles=count, gated=False) for count in (SETTLED_STREAMED - 8, SETTLED_STREAMED))
-    assert few.wants_singles and not enough.wants_singles
+    assert few.needs_single_calls and not enough.needs_single_calls
     assert FlagCode.SINGLE_CALL_SLOWER in codes(enough.timing("cold").flags)
     enough.single.add(window(0.16 + 0.05), Clock(0.16, 0.1))
     assert not enough.timing("cold").flags
@@ -178,7 +178,7 @@ def test_a_slow_reference_whose_calls_differ_is_no_evidence_against_a_fast_candi
     reference_ms: float, shorter: float
 ) -> None:
     reference = record(reference_ms, reference_ms * (1 - shorter), calls=4)
-    assert reference.honest is not None and reference.honest.longer.time_ms >= WARM_MS
+    assert reference.single_call_allowance is not None and reference.single_call_allowance.longer.time_ms >= WARM_MS
     timing = beside(reference, record(0.02, 0.02, calls=4)).timing("cold")
     assert not timing.flags and timing.latency_ms == pytest.approx(0.02, abs=1e-3)
 
@@ -208,24 +208,26 @@ def test_who_hides_the_work_of_some_calls_by_themselves_is_told_by_the_others() 
     batch, alone = record(0.005, 0.0, calls=50, singles=0), [Clock(0.16, 0.1)] * 3
     for place in range(24):
         hides = place % 3 == 0
-        batch.single.add(window(0.16 + (0.005 if hides else 0.2), ready_ms=0.1 + 0.195 * hides), Clock(0.16, 0.1))
+        batch.single.add(window(0.16 + (0.005 if hides else 0.2), setup_ms=0.1 + 0.195 * hides), Clock(0.16, 0.1))
     assert batch.timing("cold").latency_ms == pytest.approx(0.2)
     slowed = record(0.005, 0.0, calls=50, singles=0)
     for place in range(24):
         late = 0.2 * (place % 3 == 0)
-        slowed.single.add(window(0.16 + 0.2 - late, ready_ms=0.1 + late), Clock(0.16 + late, 0.1 + late))
-    assert slowed.single.null_is_honest(alone, DRIFT_MS), "a few of them change nothing"
+        slowed.single.add(window(0.16 + 0.2 - late, setup_ms=0.1 + late), Clock(0.16 + late, 0.1 + late))
+    assert slowed.single.null_needs_no_correction(alone, DRIFT_MS), "a few of them change nothing"
     assert slowed.timing("cold").latency_ms == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("windows", "batched"), [(6, 3), (10, 4), (20, 6), (40, 11)])
-@pytest.mark.parametrize("held_back", [False, True])
-def test_a_batch_in_some_windows_does_not_hide_in_their_spread(windows: int, batched: int, held_back: bool) -> None:
+@pytest.mark.parametrize("deferred_readback", [False, True])
+def test_a_batch_in_some_windows_does_not_hide_in_their_spread(
+    windows: int, batched: int, deferred_readback: bool
+) -> None:
     rng, made = np.random.default_rng(3), TimeRecord(50, is_cuda=True, gated=True)
     for place in rng.permutation(windows):
         made.add(window(0.16 + 50 * (0.1 if place < batched else 1.02)), Clock(0.16, 0.1))
-    other = made.held_back if held_back else made.single
-    other.calls = 50 if held_back else 1
+    other = made.deferred_readback if deferred_readback else made.single
+    other.calls = 50 if deferred_readback else 1
     for _ in range(12):
         other.add(window(0.16 + other.calls * 1.0), Clock(0.16, 0.1))
     timing = made.timing("cold")
@@ -250,8 +252,8 @@ def test_windows_that_differ_honestly_are_no_batch(windows: int) -> None:
 def test_null_windows_that_are_always_made_ready_late_hide_little() -> None:
     made, alone = record(0.005, 0.0, calls=50, singles=0), [Clock(0.16, 0.1)] * 3
     for _ in range(12):
-        made.single.add(window(0.16 + 0.005, ready_ms=0.1 + 0.4), Clock(0.16, 0.1 + 0.25))
-    assert not made.single.null_is_honest(alone, DRIFT_MS)
+        made.single.add(window(0.16 + 0.005, setup_ms=0.1 + 0.4), Clock(0.16, 0.1 + 0.25))
+    assert not made.single.null_needs_no_correction(alone, DRIFT_MS)
     made.single.correct_null(alone, DRIFT_MS)
     assert made.timing("cold").latency_ms == pytest.approx(0.005 + 0.4 - 0.06)
 
@@ -281,12 +283,13 @@ def test_without_the_gate_a_call_is_not_shorter_than_its_launches_either() -> No
 def test_what_a_batch_can_gain_beside_a_reference_is_five_percent_and_what_honest_ones_differ_by() -> None:
     for true_ms in (0.002, 0.02, 0.3, 5.0):
         usual, alone = Measured(true_ms, 1e-6), Measured(true_ms + HANDED_IN_WARM_MS, 1e-6, true_ms + HANDED_IN_WARM_MS)
-        single = OtherWindows(1, *([ms] * 4 for ms in (0.16 + alone.time_ms, 0.16, 0.1, 0.1)), paired=False)
-        known = honest(usual, single)
+        single = CheckWindows(1, *([ms] * 4 for ms in (0.16 + alone.time_ms, 0.16, 0.1, 0.1)), paired=False)
+        known = single_call_allowance(usual, single)
         assert known is not None and math.isclose(known.longer.time_ms, HANDED_IN_WARM_MS)
         gained = max(
             true_ms - found.time_ms
             for share in np.linspace(0, 1, 201)
-            if (found := believed_alone(np.full(4, true_ms * share), alone, NOT_BY_HOST, known, 1)).flag is None
+            if (found := reconcile_single_call(np.full(4, true_ms * share), alone, NO_HOST_JITTER, known, 1)).flag
+            is None
         )
-        assert gained <= 0.05 * true_ms + BESIDE_MS + 1e-9
+        assert gained <= 0.05 * true_ms + SIDE_DIFFERENCE_MS + 1e-9

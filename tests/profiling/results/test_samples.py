@@ -14,15 +14,15 @@ from tests.flag_codes import codes
 NULL_MS = [0.158, 0.160, 0.162]
 
 
-def window(elapsed_ms: float, call_ms: list[float] | None = None, *, ready_ms: float = 0.1) -> Window:
+def window(elapsed_ms: float, call_ms: list[float] | None = None, *, setup_ms: float = 0.1) -> Window:
     """One whose outputs are of no interest."""
-    return Window(elapsed_ms, call_ms or [], torch.empty(0), False, ready_ms)
+    return Window(elapsed_ms, call_ms or [], torch.empty(0), False, setup_ms)
 
 
 def record(*elapsed_ms: float, marked: tuple[float, list[float]] | None = None, calls: int = 2) -> TimeRecord:
     """Windows of that many calls, each beside a null window of about 0.16 ms."""
     made = TimeRecord(calls, is_cuda=True, gated=True)
-    made.held_back.calls = calls
+    made.deferred_readback.calls = calls
     if marked is not None:
         made.warm_up(window(marked[0], marked[1]), Clock(0.160, 0.1))
     for index, elapsed in enumerate(elapsed_ms):
@@ -96,8 +96,8 @@ def test_a_call_by_itself_that_was_begun_before_the_gun_hides_nothing(gated: boo
     made = TimeRecord(10, is_cuda=True, gated=gated)
     for _ in range(6):
         made.add(window(0.6), Clock(0.16, 0.1))  # One call's work is shared by ten.
-    for early_ms in (0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0):
-        begun = Window(0.16 + (0.6 if not early_ms else 0.01), [], torch.empty(0), None, 0.1 + early_ms)
+    for early_start_ms in (0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0):
+        begun = Window(0.16 + (0.6 if not early_start_ms else 0.01), [], torch.empty(0), None, 0.1 + early_start_ms)
         made.single.add(begun, Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert FlagCode.SINGLE_CALL_SLOWER in codes(timing.flags) and timing.latency_ms > 0.5
@@ -110,15 +110,15 @@ def test_null_windows_of_one_call_that_were_kept_from_being_ready_hide_no_head_s
     for _ in range(8):
         made.single.add(Window(0.16 + 0.01, [], torch.empty(0), None, 3.1), Clock(0.16, 3.1))
     alone = [Clock(0.16, 0.1)] * 3
-    assert not made.timing("cold").flags and not made.single.null_is_honest(alone, 0.025)
+    assert not made.timing("cold").flags and not made.single.null_needs_no_correction(alone, 0.025)
     made.single.correct_null(alone, 0.025)
-    assert made.single.null_is_honest(alone, 0.025)
+    assert made.single.null_needs_no_correction(alone, 0.025)
     assert FlagCode.SINGLE_CALL_SLOWER in codes(made.timing("cold").flags)
 
 
 @pytest.mark.parametrize(("charged", "flagged"), [(True, True), (False, False)])
 def test_without_the_gate_a_shorter_head_start_counts_but_not_a_references(charged: bool, flagged: bool) -> None:
-    made = TimeRecord(10, is_cuda=True, gated=False, charged=charged)
+    made = TimeRecord(10, is_cuda=True, gated=False, is_candidate=charged)
     for _ in range(6):
         made.add(window(0.6), Clock(0.16, 0.1))
     for _ in range(8):
@@ -158,7 +158,7 @@ def test_more_single_calls_are_wanted_where_four_leave_it_open(
         made.add(window(2.96), Clock(0.16, 0.1))
     for single in single_ms:
         made.single.add(window(0.16 + single), Clock(0.16, 0.1))
-    assert made.wants_singles is wanted
+    assert made.needs_single_calls is wanted
 
 
 def test_on_the_host_null_windows_that_differ_excuse_event_times_that_do_not_fit() -> None:
@@ -247,7 +247,7 @@ def test_what_a_launch_costs_more_in_this_process_is_taken_off_each_call() -> No
 def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for step in range(6):
-        made.add(window(2.16, ready_ms=8.1 + 0.001 * step), Clock(0.16, 0.1))
+        made.add(window(2.16, setup_ms=8.1 + 0.001 * step), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
     assert codes(timing.flags) == [FlagCode.WORK_BEFORE_CLOCK]
@@ -267,7 +267,7 @@ def test_what_was_worked_before_the_gun_is_added_and_it_is_said() -> None:
 def test_work_before_the_gun_does_not_hide_in_its_own_spread(early: list[float]) -> None:
     made = TimeRecord(1, is_cuda=True, gated=True)
     for each in early:  # What was done before the gun is not done after it.
-        made.add(window(5.16 - max(min(each, 3.0), 0.0), ready_ms=4.0 + each), Clock(0.16, 4.0))
+        made.add(window(5.16 - max(min(each, 3.0), 0.0), setup_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0, rel=0.01)
     assert FlagCode.WORK_BEFORE_CLOCK in codes(timing.flags)
@@ -276,7 +276,7 @@ def test_work_before_the_gun_does_not_hide_in_its_own_spread(early: list[float])
 def test_one_late_window_is_left_out_like_any_other() -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for each in [0.0] * 9 + [2.0]:
-        made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
+        made.add(window(10.16, setup_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0)
     (flag,) = timing.flags
@@ -287,9 +287,9 @@ def test_one_late_window_is_left_out_like_any_other() -> None:
 def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
     made = TimeRecord(1, is_cuda=True, gated=True)
     for _ in range(8):
-        made.add(window(2.16, ready_ms=4.0), Clock(0.16, 4.0))
+        made.add(window(2.16, setup_ms=4.0), Clock(0.16, 4.0))
     assert made.timing("cold").latency_ms == pytest.approx(2.0)
-    assert made.correct_ready([1.0, 1.01, 0.99])
+    assert made.correct_null_setup([1.0, 1.01, 0.99])
     assert made.timing("cold").latency_ms == pytest.approx(5.0, rel=0.1)
     assert FlagCode.WORK_BEFORE_CLOCK in codes(made.timing("cold").flags)
 
@@ -297,20 +297,20 @@ def test_null_windows_kept_from_being_ready_hide_nothing() -> None:
 def test_a_null_window_that_was_late_by_chance_changes_nothing() -> None:
     made = TimeRecord(1, is_cuda=True, gated=True)
     for late in [0.0] * 7 + [2.0]:
-        made.add(window(2.16, ready_ms=1.0), Clock(0.16, 1.0 + late))
-    assert not made.correct_ready([1.0, 1.01, 0.99])
+        made.add(window(2.16, setup_ms=1.0), Clock(0.16, 1.0 + late))
+    assert not made.correct_null_setup([1.0, 1.01, 0.99])
 
 
 def test_what_keeps_a_reference_from_being_ready_is_not_its_time() -> None:
-    reference = TimeRecord(1, is_cuda=True, gated=True, charged=False)
+    reference = TimeRecord(1, is_cuda=True, gated=True, is_candidate=False)
     for _ in range(8):
-        reference.add(window(2.16, ready_ms=4.0), Clock(0.16, 1.0))
+        reference.add(window(2.16, setup_ms=4.0), Clock(0.16, 1.0))
     assert reference.timing("cold").latency_ms == pytest.approx(2.0)
 
 
 def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() -> None:
     for charged in (False, True):
-        made = TimeRecord(10, is_cuda=True, gated=True, charged=charged)
+        made = TimeRecord(10, is_cuda=True, gated=True, is_candidate=charged)
         for _ in range(6):
             made.add(window(5.16), Clock(0.16, 1.0))
             made.single.add(window(2.66), Clock(0.16, 0.1))
@@ -322,7 +322,7 @@ def test_nor_is_what_its_calls_by_themselves_take_longer_beside_the_candidate() 
 def test_noise_before_the_gun_is_no_head_start(early: list[float]) -> None:
     made = TimeRecord(2, is_cuda=True, gated=True)
     for each in early:
-        made.add(window(10.16, ready_ms=4.0 + each), Clock(0.16, 4.0))
+        made.add(window(10.16, setup_ms=4.0 + each), Clock(0.16, 4.0))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(5.0)
     assert timing.flags == []
@@ -346,7 +346,7 @@ def test_who_takes_longer_where_answers_are_held_back_is_charged_that(gated: boo
     made = record(2.16, 2.17, 2.15, calls=10)
     made.gated = gated
     for elapsed_ms in (2.9, 2.91, 2.89, 2.9):
-        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(0.29) and made.correction.added_ms == pytest.approx(0.9, rel=1e-2)
     (flag,) = timing.flags
@@ -360,7 +360,7 @@ def test_nor_does_a_copy_that_was_not_made_hide_where_windows_hold_few_calls() -
     made = record(*(each + 0.16 for each in usual), calls=13)
     made.gated = False
     for elapsed_ms in (2.37, 1.18, 1.23, 1.13, 1.34, 1.19, 1.31, 1.03, 1.15, 1.23, 1.27, 1.17):
-        made.held_back.add(window(elapsed_ms + 3.6), Clock(3.6, 0.1))
+        made.deferred_readback.add(window(elapsed_ms + 3.6), Clock(3.6, 0.1))
     assert made.timing("cold").latency_ms == pytest.approx(0.0917, rel=0.02)
 
 
@@ -368,7 +368,7 @@ def test_without_the_gate_only_more_than_the_hosts_pace_is_evidence_where_answer
     made = record(2.16, 2.17, 2.15, calls=10)
     made.gated = False
     for elapsed_ms in (3.9, 3.91, 3.89, 3.9):
-        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
     assert FlagCode.DEFERRED_OUTPUTS_SLOWER in codes(made.timing("cold").flags)
 
 
@@ -377,7 +377,7 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
     made = record(1.16, 1.17, 1.15, calls=10)
     made.gated = gated
     for noise_ms in (0.0, 0.001, -0.001, 0.0):
-        made.held_back.add(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(1.16 + more_ms + noise_ms), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.flags == [] and timing.latency_ms == pytest.approx(0.1)
 
@@ -385,9 +385,9 @@ def test_what_holding_back_honestly_costs_is_no_evidence(gated: bool, more_ms: f
 @pytest.mark.parametrize(("more_ms", "charged_ms"), [(0.064, 0.2), (0.3, 0.5)])
 def test_of_calls_that_answer_in_the_same_memory_one_is_held_back(more_ms: float, charged_ms: float) -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
-    made.held_back.calls = 1
+    made.deferred_readback.calls = 1
     for noise_ms in (0.0, 0.001, -0.001, 0.0):
-        made.held_back.add(window(0.2 + more_ms + noise_ms + 0.16), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(0.2 + more_ms + noise_ms + 0.16), Clock(0.16, 0.1))
     timing = made.timing("cold")
     assert timing.latency_ms == pytest.approx(charged_ms) and len(timing.flags) == (charged_ms > 0.2)
 
@@ -395,7 +395,7 @@ def test_of_calls_that_answer_in_the_same_memory_one_is_held_back(more_ms: float
 def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     for _ in range(4):
-        made.held_back.add(window(2.16, ready_ms=1.1), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(2.16, setup_ms=1.1), Clock(0.16, 0.1))
     assert made.timing("cold").latency_ms == pytest.approx(0.3)
 
 
@@ -403,7 +403,7 @@ def test_work_ahead_of_the_gun_counts_where_answers_are_held_back() -> None:
 def test_some_very_long_windows_do_not_hide_what_all_of_them_take_longer(long: int) -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     for elapsed_ms in [2.9] * (24 - long) + [20.0] * long:
-        made.held_back.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+        made.deferred_readback.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
     assert made.timing("cold").latency_ms >= 0.29 - 1e-9 and len(made.timing("cold").flags) == 1
     made = record(2.16, 2.17, 2.15, calls=10)
     for elapsed_ms in [0.6] * (24 - long) + [9.0] * long:
@@ -413,16 +413,16 @@ def test_some_very_long_windows_do_not_hide_what_all_of_them_take_longer(long: i
 
 def test_what_is_credited_is_a_part_of_the_windows_that_count() -> None:
     made = record(0.5, 0.5, 0.5, 0.5, 0.5)
-    assert made.credited == pytest.approx(0.32, rel=0.01)
+    assert made.null_share == pytest.approx(0.32, rel=0.01)
     made.add(window(40.0), Clock(0.16, 0.1))  # Left out, whoever made it so long.
-    assert made.timing("cold").windows == 5 and made.credited == pytest.approx(0.32, rel=0.01)
+    assert made.timing("cold").windows == 5 and made.null_share == pytest.approx(0.32, rel=0.01)
 
 
 def test_null_windows_that_the_submission_slowed_do_not_make_windows_of_another_kind_short() -> None:
     made = record(2.16, 2.17, 2.15, calls=10)
     for slowed_ms in (0.0, 0.8, 0.8, 0.8):
-        made.held_back.add(window(2.9 + 0.16), Clock(0.16 + slowed_ms, 0.1))
+        made.deferred_readback.add(window(2.9 + 0.16), Clock(0.16 + slowed_ms, 0.1))
     assert made.timing("cold").flags == []
-    made.held_back.correct_null([Clock(ms, 0.1) for ms in (0.16, 0.17, 0.15)], 0.1)
+    made.deferred_readback.correct_null([Clock(ms, 0.1) for ms in (0.16, 0.17, 0.15)], 0.1)
     (flag,) = made.timing("cold").flags
     assert flag.code is FlagCode.DEFERRED_OUTPUTS_SLOWER

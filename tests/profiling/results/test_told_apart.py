@@ -38,8 +38,8 @@ def _verdict(rng: np.random.Generator, noise: float, slower: float, is_cuda: boo
         for record, factor, process in zip(records, (1.0, 1.0 + slower), apart, strict=True):
             record.elapsed_ms.append(WINDOW * factor * (1 + drift + rng.normal(0, noise)) + null + process)
             record.null_ms.append(null)
-            record.ready_ms.append(READY)
-            record.null_ready_ms.append(READY)
+            record.setup_ms.append(READY)
+            record.null_setup_ms.append(READY)
         if plan.stop(rounds, 0.0, pairs_half_width(*records)) is not None:
             break
     found = paired_speedup(*records)

@@ -79,14 +79,14 @@ def test_the_bound_of_a_short_candidate_is_one_however_little_it_is_short_of_cle
 
 def test_what_differs_between_processes_is_in_the_bound_of_a_short_candidate_too():
     short = [0.001, -0.001, 0.0005, -0.0002, 0.0001, 0.0003]
-    alone, apart = speedup([3.0] * 6, short), speedup([3.0] * 6, short, apart_ms=(0.005, 0.005))
+    alone, apart = speedup([3.0] * 6, short), speedup([3.0] * 6, short, process_spread_ms=(0.005, 0.005))
     assert alone is not None and apart is not None
     assert apart.ci_low < 3.0 / 0.0098 < alone.ci_low
 
 
 def test_a_candidate_that_only_noise_tells_from_another_process_is_not_told_to_be_finite():
     rng = np.random.default_rng(4)
-    found = speedup([3.0] * 20, 0.004 + rng.normal(0, 0.0005, 20), apart_ms=(0.005, 0.005))
+    found = speedup([3.0] * 20, 0.004 + rng.normal(0, 0.0005, 20), process_spread_ms=(0.005, 0.005))
     assert found is not None and found.ci_high == math.inf
 
 
@@ -97,7 +97,7 @@ def test_one_window_below_zero_is_noise_not_the_end():
 def test_what_differs_between_processes_widens_the_interval_and_can_undo_a_verdict():
     rng = np.random.default_rng(3)
     slow, fast = list(1.01 + rng.normal(0, 0.002, 20)), list(1 + rng.normal(0, 0.002, 20))
-    alone, widened = speedup(slow, fast), speedup(slow, fast, apart_ms=(0.0071, 0.0071))
+    alone, widened = speedup(slow, fast), speedup(slow, fast, process_spread_ms=(0.0071, 0.0071))
     assert alone is not None and widened is not None
     assert alone.verdict == "faster" and widened.verdict == "not_distinguishable"
     assert widened.ci_low < alone.ci_low < alone.ratio == widened.ratio < alone.ci_high < widened.ci_high

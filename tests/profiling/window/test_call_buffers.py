@@ -19,7 +19,7 @@ def layout(dtype: torch.dtype) -> Slots:
     """Calls with one input and one output, as long as each other."""
     given = torch.ones(SIZE, dtype=dtype)
     slots = Slots(CALLS, [given, torch.empty_like(given)], (1,), [], "cpu")
-    slots.fill_alike([given, torch.full_like(given, 7)])
+    slots.broadcast([given, torch.full_like(given, 7)])
     return slots
 
 
@@ -64,13 +64,13 @@ def test_inputs_that_are_the_same_are_copied_in_one_go() -> None:
     one, other = called_with(torch.ones(SIZE), 2.0), called_with(torch.ones(SIZE), 2.0)
     for call in range(CALLS):
         one.fill(call, [[torch.full((SIZE,), float(call)), 2.0]])
-    assert other.takes_as(one)
+    assert other.can_copy_from(one)
     guards = other.image[other.inputs_end :].clone()
-    other.fill_as(one)
+    other.copy_from(one)
     assert other.filled and [other.arguments(call)[0][0].item() for call in range(CALLS)] == [0.0, 1.0, 2.0]
     assert torch.equal(other.image[other.inputs_end :], guards)
     for unlike in (called_with(torch.ones(SIZE), 3.0), called_with(torch.ones(SIZE + 1), 2.0), layout(torch.float32)):
-        assert not unlike.takes_as(one)
+        assert not unlike.can_copy_from(one)
 
 
 def with_output(kind: torch.dtype, *, blank: bool) -> Slots:
@@ -81,16 +81,16 @@ def with_output(kind: torch.dtype, *, blank: bool) -> Slots:
 def test_a_blank_output_is_written_once_and_no_reason_to_fill_twice() -> None:
     one, other = with_output(torch.int32, blank=True), with_output(torch.int32, blank=True)
     poisoned = torch.full((SIZE,), -1515870811, dtype=torch.int32)
-    assert not other.takes_as(one)  # Its outputs hold no poison yet.
+    assert not other.can_copy_from(one)  # Its outputs hold no poison yet.
     for layout in (one, other):
         for call in range(CALLS):
             layout.fill(call, [[torch.zeros(SIZE), poisoned]])
-    assert other.takes_as(one)
+    assert other.can_copy_from(one)
     for call in range(CALLS):
         # What is given for it later does not matter: it is the same in every set.
         one.fill(call, [[torch.full((SIZE,), float(call)), torch.zeros(SIZE, dtype=torch.int32)]])
     guards = [region(other, "output", call, GUARD) for call in range(CALLS)]
-    other.fill_as(one)
+    other.copy_from(one)
     for call in range(CALLS):
         given, output = other.arguments(call)
         assert given.eq(call).all() and torch.equal(output, poisoned)
@@ -105,7 +105,7 @@ def test_an_output_with_content_is_filled_each_time_on_both_sides() -> None:
             for call in range(CALLS):
                 layout.fill(call, [[torch.zeros(SIZE), torch.full((SIZE,), number)]])
         assert all(layout.arguments(0)[1].eq(number).all() for layout in (one, other))
-        assert not other.takes_as(one)
+        assert not other.can_copy_from(one)
 
 
 def test_each_calls_outputs_are_read_where_they_lie() -> None:
@@ -148,11 +148,11 @@ def test_arguments_of_all_calls_are_one_view_of_an_arena() -> None:
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_wipe_leaves_nothing_of_inputs_and_clears_outputs(noisy: bool) -> None:
     slots = called_with(torch.ones(SIZE), 3, torch.full((SIZE,), 2.0))
-    slots.fill_alike([torch.ones(SIZE), 3, torch.full((SIZE,), 2.0)])
+    slots.broadcast([torch.ones(SIZE), 3, torch.full((SIZE,), 2.0)])
     memory = slots.image.clone()
     memory[slots.inputs_end :] = 0
     noise = slots.noise() if noisy else None
-    slots.wipe(memory, noise)
+    slots.clear(memory, noise)
     if noise is None:
         assert all(slots.arguments(call, memory)[index].isnan().all() for call in range(CALLS) for index in (0, 2))
     else:
@@ -165,12 +165,12 @@ def test_what_lies_in_an_argument_is_read_in_every_call_and_never_past_it() -> N
     for call in range(CALLS):
         slots.fill(call, [[torch.ones(SIZE), torch.arange(SIZE) + 10.0 * call]])
     third = TensorRef("float32", (2,), (3,), 4)
-    found = slots.lies_at(1, third, slots.image)
+    found = slots.view_at(1, third, slots.image)
     assert found is not None
     assert [each.tolist() for each in found] == [[1, 4], [11, 14], [21, 24]]
-    assert slots.lies_at(2, third, slots.image) is None
-    assert slots.lies_at(1, third.at(6), slots.image) is None
-    assert slots.lies_at(1, TensorRef("float32", (SIZE,), (1,), 4), slots.image) is None
+    assert slots.view_at(2, third, slots.image) is None
+    assert slots.view_at(1, third.at(6), slots.image) is None
+    assert slots.view_at(1, TensorRef("float32", (SIZE,), (1,), 4), slots.image) is None
 
 
 FORMS: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = [

@@ -40,15 +40,15 @@ def test_the_clock_runs_from_the_gun_to_what_was_queued_last(gate: Gate) -> None
     gate.signal_done(runner.cuda_stream, 1)
     clock = DeviceClock(gate)
     before = time.perf_counter()
-    clock.begin()
+    clock.begin_setup()
     clock.start(1)
-    clock.wait(1)
+    clock.wait_until_done(1)
     clock.stop()
     assert clock.ends(5.0)
-    elapsed_ms, ready_ms = clock.read()
+    elapsed_ms, setup_ms = clock.read()
     host_ms = 1e3 * (time.perf_counter() - before)
     assert gate.last_done == 1
-    assert 1 < began.elapsed_time(ended) <= elapsed_ms <= elapsed_ms + ready_ms <= host_ms
+    assert 1 < began.elapsed_time(ended) <= elapsed_ms <= elapsed_ms + setup_ms <= host_ms
 
 
 def test_nothing_runs_before_the_gun(gate: Gate) -> None:
@@ -56,22 +56,22 @@ def test_nothing_runs_before_the_gun(gate: Gate) -> None:
     gate.wait_on_gate(runner.cuda_stream, 7)
     gate.signal_done(runner.cuda_stream, 7)
     clock = DeviceClock(gate)
-    clock.fire(6)
+    clock.release(6)
     torch.cuda.current_stream().synchronize()
     assert not runner.query() and gate.last_done == 0
-    clock.fire(7)
+    clock.release(7)
     runner.synchronize()
     assert gate.last_done == 7
 
 
 def test_who_never_reports_holds_up_nobody_for_good(gate: Gate) -> None:
     clock = DeviceClock(gate)
-    clock.begin()
+    clock.begin_setup()
     clock.start(3)
-    clock.wait(3)
+    clock.wait_until_done(3)
     clock.stop()
     assert not clock.ends(0.2)
-    clock.let_go(3)
+    clock.force_release(3)
     assert clock.ends(0.0)
     elapsed_ms, _ = clock.read()
     assert elapsed_ms > 200
@@ -80,16 +80,16 @@ def test_who_never_reports_holds_up_nobody_for_good(gate: Gate) -> None:
 def test_who_put_another_page_in_its_place_holds_up_nobody_either(gate: Gate) -> None:
     remove = 9  # MADV_REMOVE
     clock = DeviceClock(gate)
-    clock.begin()
+    clock.begin_setup()
     clock.start(3)
-    clock.wait(3)
+    clock.wait_until_done(3)
     clock.stop()
     gate._words[1] = 2
     gate._page.madvise(remove)
     assert gate.last_done == 0
     gate._words[1] = 3  # What a host writes there now no wait of the device sees.
     assert not clock.ends(0.05)
-    clock.let_go(3)
+    clock.force_release(3)
     assert clock.ends(0.0)
 
 

@@ -15,9 +15,9 @@ from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, KernelFau
 from domain.result import Status
 from profiling.gpu.timing_device import Device
 from profiling.window import device_clock
-from profiling.window.buffer_transfers import Taking
-from profiling.window.device_clock import LET_GO_S, DeviceClock
-from profiling.window.timed_window import NOT_REPORTED, PATIENCE_S, Clock, Range
+from profiling.window.buffer_transfers import BufferTransfers
+from profiling.window.device_clock import FORCE_RELEASE_S, DeviceClock
+from profiling.window.timed_window import NOT_REPORTED, PATIENCE_S, Clock, WindowSession
 
 
 class Played:
@@ -63,47 +63,47 @@ class Played:
             return not self.stuck
 
         return SimpleNamespace(
-            begin=self.note("begin"),
+            begin_setup=self.note("begin"),
             start=started,
-            fire=self.fired,
-            wait=self.note("wait"),
+            release=self.fired,
+            wait_until_done=self.note("wait"),
             stop=self.note("stop"),
             ends=ends,
             read=lambda: (2.0, 0.5),
-            let_go=let_go,
+            force_release=let_go,
         )
 
-    def window(self, monkeypatch: pytest.MonkeyPatch, *, held_back: bool = False) -> tuple[Clock, bool]:
+    def window(self, monkeypatch: pytest.MonkeyPatch, *, deferred_readback: bool = False) -> tuple[Clock, bool]:
         """One window, its shot the seventh; held back its answers are the eighth."""
         monkeypatch.setattr(profiling.window.timed_window, "DeviceClock", self.clock)
         monkeypatch.setattr(profiling.window.timed_window, "SPIN_S", 0.01)
-        for step in ("make_ready", "take_away", "keep"):
-            monkeypatch.setattr(Taking, step, lambda _, step=step: self.note(step)())
+        for step in ("upload", "clear_inputs", "copy_outputs"):
+            monkeypatch.setattr(BufferTransfers, step, lambda _, step=step: self.note(step)())
 
         def receive(_: object) -> dict[str, str]:
             self.note("listen")()
             return {"op": "done"}
 
         runner = SimpleNamespace(receive=receive, kill=self.note("kill"))
-        place = Range(SimpleNamespace(runner=runner), Device("cpu"))  # type: ignore[arg-type]
-        place._shots = 8 if held_back else 7
+        place = WindowSession(SimpleNamespace(runner=runner), Device("cpu"))  # type: ignore[arg-type]
+        place._sequence_number = 8 if deferred_readback else 7
         nothing: Any = None
-        taking = Taking(place.device, nothing, nothing, nothing, held_back, None)
+        taking = BufferTransfers(place.device, nothing, nothing, nothing, deferred_readback, None)
         gate: Any = self
-        return place._by_device(gate, taking, 7)
+        return place._run_on_device(gate, taking, 7)
 
 
 def test_all_of_it_is_queued_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played()
     assert played.window(monkeypatch) == (Clock(2.0, 0.5), True)
-    assert played.record == ["begin", "make_ready", "start", "fire 7", "wait 7", "keep", "stop"]
+    assert played.record == ["begin", "upload", "start", "fire 7", "wait 7", "copy_outputs", "stop"]
 
 
 def test_answers_that_are_held_back_are_asked_for_when_calls_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played()
-    assert played.window(monkeypatch, held_back=True) == (Clock(2.0, 0.5), True)
-    calls, answers = ["start", "fire 7", "wait 7"], ["take_away", "fire 8", "wait 8"]
-    assert played.record == ["begin", "make_ready", *calls, *answers, "keep", "stop"]
+    assert played.window(monkeypatch, deferred_readback=True) == (Clock(2.0, 0.5), True)
+    calls, answers = ["start", "fire 7", "wait 7"], ["clear_inputs", "fire 8", "wait 8"]
+    assert played.record == ["begin", "upload", *calls, *answers, "copy_outputs", "stop"]
 
 
 def test_who_is_not_heard_soon_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,17 +120,17 @@ def test_whatever_goes_wrong_the_runner_is_dead_before_the_stream_is_let_go(
 ) -> None:
     played = Played(reports=False, ends=False, fails="listen", fault=fault)
     with pytest.raises(type(fault)):
-        played.window(monkeypatch, held_back=True)
+        played.window(monkeypatch, deferred_readback=True)
     assert played.record[-3:] == ["listen", "kill", "let go 8"]
 
 
 @pytest.mark.parametrize(
-    "step", ["begin", "make_ready", "start", "fire", "wait", "take_away", "keep", "stop", "listen"]
+    "step", ["begin", "upload", "start", "fire", "wait", "clear_inputs", "copy_outputs", "stop", "listen"]
 )
 def test_it_is_let_go_whichever_step_fails(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     played = Played(reports=False, fails=step, fault=RuntimeError("the driver refuses"))
     with pytest.raises(RuntimeError, match="the driver refuses"):
-        played.window(monkeypatch, held_back=True)
+        played.window(monkeypatch, deferred_readback=True)
     assert played.record[-2:] == ["kill", "let go 8"]
 
 
@@ -158,7 +158,7 @@ class Stuck:
         self.let_go_of: list[tuple[int, int]] = []
         self.times = times
         self.seconds = 0.0
-        monkeypatch.setattr(device_clock, "_mark", lambda: None)
+        monkeypatch.setattr(device_clock, "_event", lambda: None)
         monkeypatch.setattr(device_clock, "_other_stream", lambda: 5)
         monkeypatch.setattr(device_clock, "_stream", lambda: self)
         monkeypatch.setattr(device_clock, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.passes))
@@ -178,7 +178,7 @@ class Stuck:
 @pytest.mark.parametrize("times", [0, 1, 3])
 def test_a_stream_is_let_go_by_another_one_until_it_has_passed(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     stuck: Any = Stuck(monkeypatch, times)
-    DeviceClock(stuck).let_go(9)
+    DeviceClock(stuck).force_release(9)
     assert stuck.let_go_of == [(5, 9)] * times
 
 
@@ -186,8 +186,8 @@ def test_a_process_whose_stream_never_passes_ends(monkeypatch: pytest.MonkeyPatc
     stuck: Any = Stuck(monkeypatch, math.inf)
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit) as ended:
-        DeviceClock(stuck).let_go(9)
-    assert ended.value.code == LOST_EXIT and LET_GO_S <= stuck.seconds < 2 * LET_GO_S
+        DeviceClock(stuck).force_release(9)
+    assert ended.value.code == LOST_EXIT and FORCE_RELEASE_S <= stuck.seconds < 2 * FORCE_RELEASE_S
 
 
 def test_who_was_stopped_since_it_asked_asks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from backends.base import Artifact, Target
 from domain.kernel import Kernel, KernelType
 from profiling.gpu.timing_device import Device
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Range
+from profiling.window.timed_window import WindowSession
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 
@@ -40,7 +40,7 @@ def test_a_gate_takes_no_descriptor_once_the_runner_has_it(session: Session) -> 
     gc.collect()  # What earlier tests left goes now, not between the two counts.
     before = _descriptors()
     for _ in range(3):
-        Range(session, Device("cpu"))._opened()
+        WindowSession(session, Device("cpu"))._open_gate()
     gc.collect()
     assert _descriptors() == before
 
@@ -49,13 +49,13 @@ def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(sess
     counts = "def f(x):\n    x += 1\n    if x.item() > 6:\n        raise IndexError('past its end')\n"
     kernel = Kernel(counts, KernelType.TORCH, None, {"function_name": "f"})
     session.load(kernel, Artifact(), None, 0)
-    place, slots = Range(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
-    slots.fill_alike([torch.tensor([5])])
+    place, slots = WindowSession(session, Device("cpu")), Slots(2, [torch.tensor([5])], (0,), [], "cpu")
+    slots.broadcast([torch.tensor([5])])
     for _ in range(3):
         window = place.window(slots)
         assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
         place.relocate(slots, 1 << 20)
-    window = place.window(slots, meanwhile=lambda: slots.fill_alike([torch.tensor([2])]))
+    window = place.window(slots, meanwhile=lambda: slots.broadcast([torch.tensor([2])]))
     assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
 
 
@@ -63,9 +63,9 @@ def test_what_marks_say_is_told_to_who_wants_it(session: Session) -> None:
     doubles = "def f(x):\n    return 2 * x\n"
     session.load(Kernel(doubles, KernelType.TORCH, None, {"function_name": "f"}), Artifact(), None, 0)
     one = torch.tensor([5])
-    place, slots = Range(session, Device("cpu")), Slots(3, [one], (), [one], "cpu")
-    slots.fill_alike([one])
-    told = [len(place.window(slots, marked=marked, read=read).call_ms) for marked, read in WAYS]
+    place, slots = WindowSession(session, Device("cpu")), Slots(3, [one], (), [one], "cpu")
+    slots.broadcast([one])
+    told = [len(place.window(slots, with_events=marked, read=read).call_ms) for marked, read in WAYS]
     assert told == [3, 0, 0]
 
 

@@ -12,7 +12,7 @@ import pytest
 from domain.fault import InfrastructureFault
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 UNPRIVILEGED = 54_321
 SEALED = """
@@ -21,11 +21,11 @@ from pathlib import Path
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from sandbox.isolation import uid as identity
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 identity.keep_only(0)
 try:
-    Contender("kernel", Kernel("", KernelType.TORCH), Path(sys.argv[1])).seal()
+    KernelRun("kernel", Kernel("", KernelType.TORCH), Path(sys.argv[1])).seal()
 except (InfrastructureFault, KernelFault) as fault:
     print(type(fault).__name__, fault)
 """
@@ -76,8 +76,8 @@ def test_a_file_that_the_worker_may_not_read_is_not_the_kernels_fault(built: Pat
 
 
 def test_a_folder_that_is_gone_is_not_the_kernels_fault(tmp_path: Path) -> None:
-    contender = Contender("kernel", Kernel("", KernelType.TORCH), tmp_path / "gone")
+    contender = KernelRun("kernel", Kernel("", KernelType.TORCH), tmp_path / "gone")
     with pytest.raises(InfrastructureFault, match="FileNotFoundError"):
         contender.seal()
     with pytest.raises(InfrastructureFault, match="FileNotFoundError"):
-        _ = contender.untouched
+        _ = contender.is_unmodified

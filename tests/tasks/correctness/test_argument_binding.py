@@ -16,7 +16,7 @@ from sandbox.protocol.arena import describe
 from sandbox.protocol.stacked_values import StackedValues
 from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import SeparateSets, StackedSets
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.inputs import tensor_source
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -41,9 +41,9 @@ SUM = tensor("sum", [6], "inout", init={"kind": "zeros"})
 RANDOM_OUT = tensor("noise", [6], "output", init={"kind": "randn"})
 
 
-def contender(role: str, arguments: list[dict[str, Any]] | None, folder: Path) -> Contender:
+def contender(role: str, arguments: list[dict[str, Any]] | None, folder: Path) -> KernelRun:
     io = {"io": {"args": arguments}} if arguments is not None else {}
-    return Contender(role, Kernel.from_wire({"kernel_type": "torch", "source_code": ""} | io), folder)
+    return KernelRun(role, Kernel.from_wire({"kernel_type": "torch", "source_code": ""} | io), folder)
 
 
 def filled(layout: Slots, like: Slots, sets: SeparateSets | StackedSets, role: str) -> torch.Tensor:
@@ -52,7 +52,7 @@ def filled(layout: Slots, like: Slots, sets: SeparateSets | StackedSets, role: s
     return layout.image
 
 
-def layouts(one: Contender, example: list[Any]) -> tuple[Slots, Slots, Slots]:
+def layouts(one: KernelRun, example: list[Any]) -> tuple[Slots, Slots, Slots]:
     io = one.kernel.io
     outputs = [] if io is None else [at for at, argument in enumerate(io.args) if argument.role in ("output", "inout")]
     blank = () if io is None else tuple(at for at in outputs if io.args[at].is_blank)
@@ -60,7 +60,7 @@ def layouts(one: Contender, example: list[Any]) -> tuple[Slots, Slots, Slots]:
     return first, second, third
 
 
-def assert_alike(binder: ArgumentBinder, sides: list[Contender], singly: list[list[Any]], stacked: StackedSets) -> None:
+def assert_alike(binder: ArgumentBinder, sides: list[KernelRun], singly: list[list[Any]], stacked: StackedSets) -> None:
     sets = [binder.bind(drawn, number) for number, drawn in zip(NUMBERS, singly, strict=True)]
     assert len(stacked) == len(sets)
     for side in sides:

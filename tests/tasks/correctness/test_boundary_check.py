@@ -9,7 +9,7 @@ import pytest
 from domain.flags import FlagCode
 from domain.result import Report, Status
 from tasks.correctness import boundary_check
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
 from tests.tasks.judging import judged, kernel, opened
 
@@ -31,15 +31,15 @@ def get_inputs():
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def quantised(bench: Workbench, levels: str, reference: str = REFERENCE) -> Report:
+def quantised(bench: WorkerContext, levels: str, reference: str = REFERENCE) -> Report:
     return judged(bench, kernel(MODEL.format(name="ModelNew", levels=levels)), kernel(reference))
 
 
-def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(bench: Workbench) -> None:
+def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(bench: WorkerContext) -> None:
     outcome = quantised(bench, "torch.round(x * 19.999998)").outcome
     assert outcome.status is Status.PASSED and outcome.comparison is not None and outcome.timing is not None
     assert outcome.comparison.mismatch_count == 0 and outcome.comparison.first_mismatch is None
@@ -55,18 +55,18 @@ def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(b
         "torch.round(x * 19.999998).where(x.abs() > 1e-3, 1.0)",  # A few near zero.
     ],
 )
-def test_a_few_wrong_elements_are_wrong(bench: Workbench, levels: str) -> None:
+def test_a_few_wrong_elements_are_wrong(bench: WorkerContext, levels: str) -> None:
     outcome = quantised(bench, levels).outcome
     assert outcome.status is Status.WRONG_RESULT and outcome.comparison is not None
     assert outcome.comparison.first_mismatch is not None
 
 
-def test_without_time_for_it_an_answer_stays_wrong(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_for_it_an_answer_stays_wrong(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary_check, "BUDGET_S", 0.0)
     assert quantised(bench, "torch.round(x * 19.999998)").outcome.status is Status.WRONG_RESULT
 
 
-def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: Workbench) -> None:
+def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: WorkerContext) -> None:
     reference = REFERENCE.replace("(x / 0.05)", "(x.view(torch.int32).view(torch.float32) / 0.05)")
     assert quantised(bench, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT
 
@@ -74,7 +74,7 @@ def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_bl
 @pytest.mark.parametrize(
     ("candidate", "status"), [("(x >= 0).float()", Status.PASSED), ("(x >= -2e-2).float()", Status.WRONG_RESULT)]
 )
-def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate: str, status: Status) -> None:
+def test_to_which_side_zero_belongs_is_rounding_too(bench: WorkerContext, candidate: str, status: Status) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
     zero = "x[5, 7] = 0.0 if torch.rand(()) < 0.1 else 1.0"
     with_a_zero = f"def get_inputs():\n    x = torch.randn(64, 64)\n    {zero}\n    return [x]\n"
@@ -88,7 +88,7 @@ def test_to_which_side_zero_belongs_is_rounding_too(bench: Workbench, candidate:
     ("reference", "candidate"),
     [("x.sqrt()", "x * x.rsqrt()"), ("torch.xlogy(x, x)", "x * x.log()")],
 )
-def test_what_leaves_the_functions_domain_is_no_jump(bench: Workbench, reference: str, candidate: str) -> None:
+def test_what_leaves_the_functions_domain_is_no_jump(bench: WorkerContext, reference: str, candidate: str) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
     with_a_zero = "def get_inputs():\n    x = torch.rand(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
     owner = kernel(source.format("Model", reference) + with_a_zero)

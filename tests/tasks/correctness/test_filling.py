@@ -14,7 +14,7 @@ from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.results.samples import TimeRecord
 from profiling.window.timed_window import Clock
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.timing_stage import Timekeeper
 from tests.bench import own_workbench
 from validation.inputs.contract_inputs import ContractInputs
@@ -24,12 +24,12 @@ IO = {"args": [{"name": name, "type": "tensor", "role": "input", "tensor_spec": 
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as made:
         yield made
 
 
-def judged(bench: Workbench, what: str, *, compared: bool) -> Report:
+def judged(bench: WorkerContext, what: str, *, compared: bool) -> Report:
     def kernel(name: str, what: str) -> dict[str, Any]:
         return {"source_code": ADD.format(name=name, what=what), "kernel_type": "torch", "io": IO}
 
@@ -45,9 +45,9 @@ def judged(bench: Workbench, what: str, *, compared: bool) -> Report:
 
 @pytest.mark.parametrize("compared", [False, True])
 def test_windows_run_over_what_is_written_while_calls_are_queued(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, compared: bool
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, compared: bool
 ) -> None:
-    monkeypatch.setattr(Timekeeper, "_at_once", lambda *_: True)
+    monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: True)
     report = judged(bench, "y + x", compared=compared)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["reused_sets"] == 0 and not report.outcome.inputs["inputs_not_random"]
@@ -58,7 +58,7 @@ def test_windows_run_over_what_is_written_while_calls_are_queued(
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("compared", [False, True])
 def test_what_goes_wrong_with_inputs_ends_the_job_alike(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
 ) -> None:
     drawn = ContractInputs.draw_ahead
     asked: list[range] = []
@@ -69,7 +69,7 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
             raise KernelFault(Status.UNSUPPORTED, "no more of them")
         return drawn(self, numbers)
 
-    monkeypatch.setattr(Timekeeper, "_at_once", lambda *_: at_once)
+    monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: at_once)
     monkeypatch.setattr(ContractInputs, "draw_ahead", fails)
     report = judged(bench, "y + x", compared=compared)
     owner = report.reference if compared else report.outcome
@@ -93,7 +93,7 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
         told.append(contender.role)
         if meanwhile is not None:
             meanwhile()
-        return SimpleNamespace(elapsed_ms=1.0, ready_ms=0.1, call_ms=[])
+        return SimpleNamespace(elapsed_ms=1.0, setup_ms=0.1, call_ms=[])
 
     def null_windows(*_: Any) -> dict[str, Clock]:
         told.append("null")
@@ -110,13 +110,15 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
             judge=lambda *_: told.append("judge"),
             inputs=SimpleNamespace(contract=object() if by_contract else None),
         ),
-        shooting=SimpleNamespace(relocate=lambda *_: told.append("relocate"), null_windows=null_windows, shoot=shoot),
+        window_runner=SimpleNamespace(
+            shuffle_allocations=lambda *_: told.append("relocate"), null_windows=null_windows, run=shoot
+        ),
         _card=SimpleNamespace(take=lambda: None),
     )
-    keeper._at_once = lambda first: Timekeeper._at_once(keeper, first)
+    keeper._fills_in_window = lambda first: Timekeeper._fills_in_window(keeper, first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.timing.timing_stage.throttled", lambda reading: None)
-        Timekeeper._round(keeper, {}, records, reverse=reverse, marked=False)
+        Timekeeper._round(keeper, {}, records, reverse=reverse, with_events=False)
     first, second = turns
     if by_contract and first != streamed:
         assert told == ["relocate", "seed", "null", first, "fill", second, "judge"]

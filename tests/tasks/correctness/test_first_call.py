@@ -9,7 +9,7 @@ import pytest
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 REFERENCE = """
 class Model(nn.Module):
@@ -31,7 +31,7 @@ class ModelNew(nn.Module):
 """
 
 
-def judged(bench: Workbench, candidate: str, reference: str = "return x * 2") -> Report:
+def judged(bench: WorkerContext, candidate: str, reference: str = "return x * 2") -> Report:
     kernel, other = (
         {"source_code": source.format(forward=forward), "kernel_type": "torch"}
         for source, forward in ((CANDIDATE, candidate), (REFERENCE, reference))
@@ -48,7 +48,7 @@ def judged(bench: Workbench, candidate: str, reference: str = "return x * 2") ->
         "return x * 2 if self.calls > 1 else torch.full_like(x, float('nan'))",
     ],
 )
-def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(bench: Workbench, forward: str) -> None:
+def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(bench: WorkerContext, forward: str) -> None:
     outcome = judged(bench, forward).outcome
     assert outcome.status is Status.WRONG_RESULT and "first call" in (outcome.message or ""), outcome.message
 
@@ -77,12 +77,12 @@ def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(bench: Workbenc
         ("y = x.bfloat16() if self.calls == 1 else x; return y.argmax(-1)", "return x.argmax(-1)"),
     ],
 )
-def test_other_first_calls_are_nobodys_mistake(bench: Workbench, forward: str, reference: str) -> None:
+def test_other_first_calls_are_nobodys_mistake(bench: WorkerContext, forward: str, reference: str) -> None:
     outcome = judged(bench, forward, reference).outcome
     assert "first call" not in (outcome.message or ""), outcome.message
     assert outcome.status is Status.PASSED, outcome.message
 
 
-def test_what_is_wrong_otherwise_is_said_first(bench: Workbench) -> None:
+def test_what_is_wrong_otherwise_is_said_first(bench: WorkerContext) -> None:
     outcome = judged(bench, "e = x.exp_(); return e / e.sum(-1, keepdim=True)", "return x.softmax(-1)").outcome
     assert outcome.status is Status.WRONG_RESULT and "changed its inputs" in (outcome.message or "")

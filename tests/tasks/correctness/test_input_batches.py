@@ -16,7 +16,7 @@ from domain.result import CANDIDATE
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import SeparateSets, StackedSets
 from tasks.correctness.input_source import TrialInputs
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from validation.inputs import tensor_source
 from validation.inputs.contract_inputs import GROUP, ContractInputs
 
@@ -104,7 +104,7 @@ def test_a_job_draws_by_the_stack_what_all_are_called_by(tmp_path: Path) -> None
         "source_code": "def kernel_fn(x):\n    return x",
         "io": {"args": [tensor("x", [64])]},
     }
-    owner = Contender(CANDIDATE, Kernel.from_wire(wire), tmp_path)
+    owner = KernelRun(CANDIDATE, Kernel.from_wire(wire), tmp_path)
     inputs = TrialInputs(owner, owner, "cpu", secret=7)
     assert inputs.first()[CANDIDATE][0].shape == (64,)
     drawn = list(inputs.draw(CALLS))

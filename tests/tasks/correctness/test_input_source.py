@@ -16,8 +16,8 @@ from tasks.correctness import input_source
 from tasks.correctness.input_batches import SeparateSets
 from tasks.correctness.input_source import TrialInputs
 from tasks.evaluation.pipeline import run
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
 
 SLOW = """
@@ -37,7 +37,7 @@ SPENT_AT_ONCE_S = 0.01
 
 
 def compared(
-    bench: Workbench, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x", **more: Any
+    bench: WorkerContext, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x", **more: Any
 ) -> Report:
     reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
     candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
@@ -46,7 +46,7 @@ def compared(
 
 
 def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     report = compared(bench, 0.1)
@@ -56,7 +56,7 @@ def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
     assert 2 <= inputs["fresh_sets"] <= 6 and inputs["mixed_sets"] > 0
 
 
-def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_plain_random_number_comes_again(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     outcome = compared(bench, 0.1, "torch.randint(9, (64, 64))").outcome
     assert outcome.inputs["reused_sets"] > 0 and outcome.inputs["mixed_sets"] == 0
@@ -64,7 +64,7 @@ def test_what_is_no_plain_random_number_comes_again(bench: Workbench, monkeypatc
     assert FlagCode.INPUTS_REUSED in codes(outcome.timing.flags)
 
 
-def test_past_the_time_for_mixing_sets_come_again(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_the_time_for_mixing_sets_come_again(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     monkeypatch.setattr(input_source, "MIX_BUDGET_S", 1e-9)
     inputs = compared(bench, 0.1).outcome.inputs
@@ -75,7 +75,7 @@ REMEMBERED = "kept.setdefault(tuple(x[0, :3].tolist()), x * 2)\n\nkept = {}"
 
 
 def test_what_is_remembered_by_content_is_of_no_use_on_mixed_sets(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     asked = "print('asked', len(kept)) or " + REMEMBERED
@@ -106,7 +106,7 @@ def answered(x):
 
 
 def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", 0.2)
     # Without other distributions, of which one is a drawn set made small.
@@ -115,7 +115,7 @@ def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(
     assert "foretold" not in report.outcome.output
 
 
-def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> None:
+def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: WorkerContext) -> None:
     report = compared(bench, 0)
     assert report.outcome.status is Status.PASSED and report.outcome.inputs["reused_sets"] == 0
 
@@ -140,7 +140,7 @@ def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: Workbench) -> No
         ),
     ],
 )
-def test_sets_of_another_form_are_their_makers_fault(bench: Workbench, drawn: str, says: str) -> None:
+def test_sets_of_another_form_are_their_makers_fault(bench: WorkerContext, drawn: str, says: str) -> None:
     source = (
         "import itertools\nnumber = itertools.count(1)\n"
         f"def kernel_fn(*tensors):\n    return tensors[0] * 2\ndef get_inputs():\n    return [{drawn}]\n"
@@ -158,14 +158,14 @@ def test_sets_of_another_form_are_their_makers_fault(bench: Workbench, drawn: st
 def test_of_a_contracts_sets_only_the_first_is_kept(tmp_path: Path) -> None:
     argument = {"name": "x", "type": "tensor", "tensor_spec": {"shape": [64]}}
     wire = {"kernel_type": "torch", "source_code": "def kernel_fn(x):\n    return x", "io": {"args": [argument]}}
-    owner = Contender(CANDIDATE, Kernel.from_wire(wire), tmp_path)
+    owner = KernelRun(CANDIDATE, Kernel.from_wire(wire), tmp_path)
     inputs = TrialInputs(owner, owner, "cpu", secret=7)
     drawn = [weakref.ref(one[CANDIDATE][0]) for batch in inputs.draw(5) for one in cast(SeparateSets, batch)]
     assert [tensor() is not None for tensor in drawn] == [True, False, False, False, False]
     assert inputs.summary["shapes"] == [[64]]
 
 
-def test_sets_of_many_parts_cross_in_as_many_messages_as_they_need(bench: Workbench) -> None:
+def test_sets_of_many_parts_cross_in_as_many_messages_as_they_need(bench: WorkerContext) -> None:
     source = """
 class Model(nn.Module):
     def forward(self, x, many):
@@ -196,7 +196,7 @@ def get_inputs():
 
 
 @pytest.mark.parametrize("nested", ["% 2", "< 1", "> 0", "< 2"])
-def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(bench: Workbench, nested: str) -> None:
+def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(bench: WorkerContext, nested: str) -> None:
     source = NESTED.format(sign="+", nested=nested)
     reference = {"kernel_type": "torch", "source_code": source}
     wire = {"kernel": reference, "reference": reference, "num_trials": 5, "timeout": 60, "budget": "quick"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from domain.result import Status
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import INPUTS, judged, kernel, opened
 
 RELU = kernel("def kernel_fn(x):\n    return torch.relu(x)" + INPUTS)
@@ -44,7 +44,7 @@ ENDLESS = "\ndef endless(x):\n    found = [x]; found.append(found)\n    return f
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
@@ -53,7 +53,7 @@ def returning(output: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_beside_a_reference_it_is_wrong_and_alone_unsupported(name: str, bench: Workbench) -> None:
+def test_beside_a_reference_it_is_wrong_and_alone_unsupported(name: str, bench: WorkerContext) -> None:
     odd = returning(UNREADABLE[name])
     outcome = judged(bench, odd, RELU).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.message
@@ -64,7 +64,7 @@ def test_beside_a_reference_it_is_wrong_and_alone_unsupported(name: str, bench: 
 
 
 @pytest.mark.parametrize("name", ["an object", "a sparse tensor", "a number too large"])
-def test_a_reference_with_such_an_output_has_failed(name: str, bench: Workbench) -> None:
+def test_a_reference_with_such_an_output_has_failed(name: str, bench: WorkerContext) -> None:
     report = judged(bench, RELU, returning(UNREADABLE[name]))
     assert report.reference is not None and report.reference.status is Status.UNSUPPORTED
     assert report.outcome.status is Status.REFERENCE_FAILED
@@ -73,7 +73,7 @@ def test_a_reference_with_such_an_output_has_failed(name: str, bench: Workbench)
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_nothing_is_a_wrong_output(name: str, bench: Workbench) -> None:
+def test_nothing_is_a_wrong_output(name: str, bench: WorkerContext) -> None:
     assert judged(bench, returning(NOTHING[name]), RELU).outcome.status is Status.WRONG_RESULT
     assert judged(bench, RELU, returning(NOTHING[name])).outcome.status is Status.REFERENCE_FAILED
 
@@ -81,7 +81,7 @@ def test_nothing_is_a_wrong_output(name: str, bench: Workbench) -> None:
 @pytest.mark.parametrize(
     "output", ["[torch.relu(x)]", "(torch.relu(x),)", "{'y': torch.relu(x)}", "torch.relu(x).numpy()"]
 )
-def test_forms_that_hold_the_same_tensors_pass(output: str, bench: Workbench) -> None:
+def test_forms_that_hold_the_same_tensors_pass(output: str, bench: WorkerContext) -> None:
     outcome = judged(bench, returning(output), RELU).outcome
     assert outcome.status is Status.PASSED, outcome.message
 
@@ -93,12 +93,14 @@ LATER = (
 
 @pytest.mark.parametrize("output", ["object()", "torch.relu(x)[:3]", "(x, x)", "None", "'no'"])
 @pytest.mark.parametrize("calls", [6, 12])
-def test_an_output_that_changes_its_form_in_a_later_call_is_wrong(calls: int, output: str, bench: Workbench) -> None:
+def test_an_output_that_changes_its_form_in_a_later_call_is_wrong(
+    calls: int, output: str, bench: WorkerContext
+) -> None:
     changing = kernel(LATER.format(calls, output))
     assert judged(bench, changing, RELU).outcome.status is Status.WRONG_RESULT
 
 
-def test_who_is_compared_with_a_reference_of_changing_shapes_is_not_blamed(bench: Workbench) -> None:
+def test_who_is_compared_with_a_reference_of_changing_shapes_is_not_blamed(bench: WorkerContext) -> None:
     shapes = kernel("def kernel_fn(x):\n    return x[x > 0]" + INPUTS)
     assert judged(bench, shapes, shapes).outcome.status is Status.REFERENCE_FAILED
     assert judged(bench, shapes).outcome.status is Status.UNSUPPORTED

@@ -11,7 +11,7 @@ from api.schemas.request import read_compare, read_evaluate
 from domain.flags import FlagCode
 from domain.result import Outcome
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
 
 SOURCE = """
@@ -31,14 +31,14 @@ INPUTS = "def get_inputs():\n    return [torch.randn(4, 8)]\n"
 CONTRACT = {"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": [4, 8], "dtype": "float32"}}]}
 
 
-def evaluated(bench: Workbench, kernel: dict[str, Any], **more: Any) -> Outcome:
+def evaluated(bench: WorkerContext, kernel: dict[str, Any], **more: Any) -> Outcome:
     request = read_evaluate({"kernel": kernel, "num_trials": 1, "timeout": 60, **more})
     # As a record keeps it between the API and a worker.
     return run(type(request).from_wire(request.to_wire()), bench, lambda stage: None, lambda: False).outcome
 
 
 @pytest.mark.parametrize("more", [{"source_code": SOURCE + INPUTS}, {"source_code": SOURCE, "io": CONTRACT}])
-def test_the_same_seed_gives_the_same_inputs_and_weights(bench: Workbench, more: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_inputs_and_weights(bench: WorkerContext, more: dict[str, Any]) -> None:
     kernel = {"kernel_type": "torch", **more}
     first = evaluated(bench, kernel)
     seed = first.inputs["replay_seed"]
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_inputs_and_weights(bench: Workbench, more:
     assert evaluated(bench, kernel).output != first.output
 
 
-def test_a_wrong_answer_is_wrong_at_the_same_place_again(bench: Workbench) -> None:
+def test_a_wrong_answer_is_wrong_at_the_same_place_again(bench: WorkerContext) -> None:
     reference = {"kernel_type": "torch", "source_code": SOURCE + INPUTS}
     wrong = SOURCE.replace("Model(", "ModelNew(").replace("self.linear(x)", "self.linear(x) + (x > 2.5)")
     body: dict[str, Any] = {

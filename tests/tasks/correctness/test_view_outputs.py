@@ -10,7 +10,7 @@ from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Status
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 MODEL = """
 class {name}(nn.Module):
@@ -41,7 +41,7 @@ def model(name: str, answer: str) -> dict[str, Any]:
     ],
 )
 def test_views_where_the_reference_makes_tensors_are_told(
-    bench: Workbench, reference: str, candidate: str, outputs: str | None
+    bench: WorkerContext, reference: str, candidate: str, outputs: str | None
 ) -> None:
     wire = {"kernel": model("ModelNew", candidate), "reference": model("Model", reference), "budget": "quick"}
     outcome = run(

@@ -17,7 +17,7 @@ from domain.result import Outcome, Report, Status
 from sandbox.supervisor.session import Session
 from tasks.diagnostics import code_listings
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.backends.binary.test_cubin import compiled
 from tests.backends.cuda.test_backend import IO, SCALE
 from tests.bench import own_workbench
@@ -27,12 +27,12 @@ RAW = {"source_code": SCALE, "kernel_type": "cuda", "io": IO}
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as made:
         yield made
 
 
-def judged(bench: Workbench, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
+def judged(bench: WorkerContext, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5, "artifacts": forms}
     return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
 
@@ -49,7 +49,7 @@ def reasons(outcome: Outcome) -> dict[Form, str]:
     return {one.format: one.reason for one in outcome.listings or [] if isinstance(one, NoListing)}
 
 
-def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: Workbench) -> None:
+def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: WorkerContext) -> None:
     first = judged(bench, RAW, "ptx", "sass", "ttir")
     again = judged(bench, RAW, "ptx", "sass", "ttir").outcome
     assert (first.outcome.build["compile_cache"], again.build["compile_cache"]) == ("miss", "hit")
@@ -63,7 +63,7 @@ def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: Workbench) -> None:
     assert judged(bench, RAW).outcome.listings is None
 
 
-def test_both_sides_and_what_has_no_code_of_its_own(bench: Workbench) -> None:
+def test_both_sides_and_what_has_no_code_of_its_own(bench: WorkerContext) -> None:
     report = judged(bench, RAW, "ptx", reference=torch(RELU))
     assert report.reference is not None and set(report.texts) == {"candidate/scale.ptx"}
     assert "left no code of its own with ptx" in reasons(report.reference)[Form.PTX]
@@ -93,7 +93,7 @@ class ModelNew(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_an_extension_and_the_same_out_of_the_cache(bench: Workbench) -> None:
+def test_an_extension_and_the_same_out_of_the_cache(bench: WorkerContext) -> None:
     kernel = {"source_code": EXTENSION, "kernel_type": "torch_cuda"}
     first, again = (judged(bench, kernel, "ptx", "sass", timeout=300).outcome for _ in range(2))
     assert (first.build["compile_cache"], again.build["compile_cache"]) == ("miss", "hit")
@@ -120,7 +120,7 @@ def get_inputs():
 """
 
 
-def test_what_is_interpreted_was_never_compiled(bench: Workbench) -> None:
+def test_what_is_interpreted_was_never_compiled(bench: WorkerContext) -> None:
     kernel = {"source_code": TRITON, "kernel_type": "triton", "metadata": {"function_name": "run"}}
     found = judged(bench, kernel, "ttir", "sass").outcome
     assert found.status is Status.PASSED and texts(found) == {}
@@ -143,7 +143,7 @@ os.symlink("/etc/passwd", place / "k <b>.ttir") if not (place / "k <b>.ttir").is
 )
 
 
-def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(bench: Workbench) -> None:
+def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(bench: WorkerContext) -> None:
     found = judged(bench, torch(FORGED), "ptx", "ttir", "sass").outcome
     assert found.status is Status.PASSED, found.message
     ((name, text),) = texts(found).items()
@@ -155,7 +155,7 @@ def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(bench: Workbench)
     assert "did not read the machine code" in reasons(found)[Form.SASS]
 
 
-def test_of_what_triton_compiled_at_a_call_the_needs_are_told_unasked(bench: Workbench) -> None:
+def test_of_what_triton_compiled_at_a_call_the_needs_are_told_unasked(bench: WorkerContext) -> None:
     code = base64.b64encode(compiled("sm_90a").cubin)  # Three kernels: as none of Triton's has, so no figures.
     one = base64.b64encode(nvrtc.compile_source(SCALE, ["-arch=sm_90a"], {}).cubin)
     source = f"""
@@ -177,7 +177,7 @@ for name, cubin in (("one", {one!r}), ("three", {code!r})):
 CLOSED = "import os\nos.makedirs('triton', exist_ok=True)\nos.chmod('.', 0)\n" + RELU
 
 
-def test_a_folder_that_was_closed_to_us_is_a_reason(bench: Workbench) -> None:
+def test_a_folder_that_was_closed_to_us_is_a_reason(bench: WorkerContext) -> None:
     found = judged(bench, torch(CLOSED), "ptx").outcome
     assert found.listings is not None and texts(found) == {} and set(reasons(found)) == {Form.PTX}
 
@@ -197,7 +197,7 @@ for number in range(12):
 )
 
 
-def test_all_texts_of_a_kernel_together_are_bounded(bench: Workbench) -> None:
+def test_all_texts_of_a_kernel_together_are_bounded(bench: WorkerContext) -> None:
     found = judged(bench, torch(MANY), "ptx").outcome
     kept = [one for one in found.listings or [] if isinstance(one, Listing)]
     assert [one.name for one in kept[:3]] == ["k.ptx", "k-2.ptx", "k-3.ptx"]
@@ -205,7 +205,7 @@ def test_all_texts_of_a_kernel_together_are_bounded(bench: Workbench) -> None:
     assert len(kept) < 12 and "ask for fewer artifacts" in reasons(found)[Form.PTX]
 
 
-def test_a_builder_that_takes_too_long_is_a_reason(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_that_takes_too_long_is_a_reason(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     judged(bench, RAW)  # Of what is built already the only builder is the one that reads.
     forked = bench.session
 

@@ -42,7 +42,7 @@ def test_what_ran_can_be_read(bench: Any, name: str) -> None:
     assert set(read) == {Form.PTX, Form.SASS}, found.listings
     assert "axpy" in read[Form.PTX] and ".entry" in read[Form.PTX]
     assert "axpy" in read[Form.SASS] and "LDG" in read[Form.SASS] and "EXIT" in read[Form.SASS]
-    bench.dying.wait()
+    bench.teardown.join()
     assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
 
 

@@ -14,8 +14,8 @@ from domain.result import Status
 from sandbox.supervisor.session import Session
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.evaluation.pipeline import run
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 
 ECC = "running: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
@@ -42,7 +42,7 @@ OF_A_KERNEL = [
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as opened:
         yield opened
 
@@ -50,7 +50,7 @@ def bench() -> Iterator[Workbench]:
 class Card:
     """What becomes of a runner that makes its context on it; in place of a card that fails."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, bench: Workbench) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, bench: WorkerContext) -> None:
         self.fault: KernelFault | None = None
         self.asked = 0
         patch.setattr(bench.device, "is_cuda", True)
@@ -65,60 +65,60 @@ class Card:
 
 
 @pytest.fixture
-def card(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Card:
+def card(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Card:
     return Card(monkeypatch, bench)
 
 
-def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "") -> Contender:
-    contender = Contender("candidate", Kernel("", KernelType.TORCH), Path("/nowhere"))
+def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "") -> KernelRun:
+    contender = KernelRun("candidate", Kernel("", KernelType.TORCH), Path("/nowhere"))
     contender.fault = KernelFault(status, message)
     contender.output = printed
     return contender
 
 
-def blame(bench: Workbench, *contenders: Contender) -> None:
+def blame(bench: WorkerContext, *contenders: KernelRun) -> None:
     raise_tested_card_fault(contenders, bench, lambda: False)
     assert not (bench.folder / "test").exists()
 
 
 @pytest.mark.parametrize("message", OF_THE_CARD)
-def test_where_our_own_runner_fails_too_it_is_the_card(bench: Workbench, card: Card, message: str) -> None:
+def test_where_our_own_runner_fails_too_it_is_the_card(bench: WorkerContext, card: Card, message: str) -> None:
     card.fault = KernelFault(Status.RUNTIME_ERROR, "answering the referee: RuntimeError: CUDA error: unknown error")
     with pytest.raises(InfrastructureFault, match="in a runner without a submission too"):
         blame(bench, failed(message))
     assert not (bench.folder / "test").exists()
 
 
-def test_where_our_own_runner_works_it_is_the_kernel(bench: Workbench, card: Card) -> None:
+def test_where_our_own_runner_works_it_is_the_kernel(bench: WorkerContext, card: Card) -> None:
     blame(bench, failed(ECC))
     assert card.asked == 2, "for a context, and to compute in it"
 
 
-def test_memory_that_somebody_else_holds_says_nothing_of_the_card(bench: Workbench, card: Card) -> None:
+def test_memory_that_somebody_else_holds_says_nothing_of_the_card(bench: WorkerContext, card: Card) -> None:
     card.fault = KernelFault(Status.OUT_OF_MEMORY, "CUDA out of memory")
     blame(bench, failed(ECC))
     assert card.asked == 1
 
 
 @pytest.mark.parametrize("message", OF_A_KERNEL)
-def test_what_a_wrong_kernel_causes_is_not_looked_into(bench: Workbench, card: Card, message: str) -> None:
+def test_what_a_wrong_kernel_causes_is_not_looked_into(bench: WorkerContext, card: Card, message: str) -> None:
     blame(bench, failed(message), failed(ECC, Status.WRONG_RESULT))
     assert card.asked == 0
 
 
-def test_what_a_process_printed_before_it_aborted_counts(bench: Workbench, card: Card) -> None:
+def test_what_a_process_printed_before_it_aborted_counts(bench: WorkerContext, card: Card) -> None:
     blame(bench, failed("the kernel's process crashed: SIGABRT", Status.CRASHED, f"terminate called: what(): {ECC}"))
     assert card.asked == 2
 
 
-def test_on_the_cpu_there_is_no_card_to_blame(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_the_cpu_there_is_no_card_to_blame(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.device, "is_cuda", False)
     monkeypatch.setattr(Session, "open_device", lambda session: pytest.fail("asked"))
     blame(bench, failed(ECC))
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(bench: Workbench) -> None:
+def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(bench: WorkerContext) -> None:
     raises = f"def kernel_fn(x):\n    raise RuntimeError({ECC!r})\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
     request = Request(Kernel(raises, KernelType.TORCH), num_trials=1, timeout=60)
     outcome = run(request, bench, lambda stage: None, lambda: False).outcome

@@ -244,7 +244,7 @@ def test_the_profiled_run_has_no_right_that_the_plain_one_lacks(bench: Any) -> N
     # Were they others beneath the profiler, the call would fail there, and nothing would be counted.
     found = side(judged(bench, asked, device_metrics=BASIC))
     assert found["kernels"]
-    bench.dying.wait()
+    bench.teardown.join()
     assert [path for path in bench.folder.iterdir() if path.name.startswith("job-")] == []
 
 

@@ -14,7 +14,7 @@ from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Status
 from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.evaluation.pipeline import run
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from tests.bench import own_workbench
 
 TOTAL = 100 << 30
@@ -61,8 +61,8 @@ class Process:
         self.device.held[self.role] = 0
 
 
-def contenders(tmp_path: Path, device: Device, status: Status) -> list[Contender]:
-    both = [Contender(role, Kernel("", KernelType.TORCH), tmp_path / role) for role in (REFERENCE, CANDIDATE)]
+def contenders(tmp_path: Path, device: Device, status: Status) -> list[KernelRun]:
+    both = [KernelRun(role, Kernel("", KernelType.TORCH), tmp_path / role) for role in (REFERENCE, CANDIDATE)]
     for contender in both:
         process: Any = Process(device, contender.role)
         contender.session = process

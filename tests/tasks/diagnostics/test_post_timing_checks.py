@@ -15,7 +15,7 @@ from domain.result import Report, Status
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings
 from tasks.diagnostics import post_timing_checks
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 from tests.flag_codes import codes
 
@@ -24,7 +24,7 @@ PRODUCT = "class Model(nn.Module):\n    def forward(self, x):\n        return (x
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as opened:
         yield opened
 
@@ -33,7 +33,9 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
     return {"source_code": source, "kernel_type": kernel_type, **more}
 
 
-def judged(bench: Workbench, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+def judged(
+    bench: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
+) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 2, "timeout": 60, "target_precision": 0.5} | more
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
 
@@ -44,13 +46,13 @@ def candidate(before: str = "", expression: str = "(x @ x).cos()") -> dict[str, 
     )
 
 
-def test_what_was_not_asked_for_is_not_done(bench: Workbench) -> None:
+def test_what_was_not_asked_for_is_not_done(bench: WorkerContext) -> None:
     body = judged(bench, candidate(), kernel(PRODUCT)).body("j")
     assert body["verdict"] == "passed"
     assert body["kernel_exec_result"]["launches"] is None and body["ref_result"]["launches"] is None
 
 
-def test_both_sides_are_told(bench: Workbench) -> None:
+def test_both_sides_are_told(bench: WorkerContext) -> None:
     body = judged(bench, candidate(expression="torch.cos(torch.mm(x, x))"), kernel(PRODUCT), profile=True).body("j")
     assert body["verdict"] == "passed" and body["kernel_exec_result"]["timing"] is not None
     for side in ("kernel_exec_result", "ref_result"):
@@ -63,13 +65,13 @@ def test_both_sides_are_told(bench: Workbench) -> None:
     assert "profiler" not in body["kernel_exec_result"]["output"]
 
 
-def test_a_wrong_kernel_is_told_too(bench: Workbench) -> None:
+def test_a_wrong_kernel_is_told_too(bench: WorkerContext) -> None:
     outcome = judged(bench, candidate(expression="x @ x"), kernel(PRODUCT), profile=True).outcome
     assert outcome.status is Status.WRONG_RESULT
     assert outcome.launches is not None and outcome.launches["source"] == "cpu_operators"
 
 
-def test_a_kernel_that_never_came_so_far_says_so(bench: Workbench) -> None:
+def test_a_kernel_that_never_came_so_far_says_so(bench: WorkerContext) -> None:
     for broken in (candidate("raise ValueError('mine')"), candidate(expression="undefined(x)")):
         report = judged(bench, broken, kernel(PRODUCT), profile=True)
         assert report.outcome.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR)
@@ -99,7 +101,7 @@ tracing.profile = patched
     ],
 )
 def test_a_profiler_in_other_hands_changes_neither_verdict_nor_time(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, does: str, says: str
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, does: str, says: str
 ) -> None:
     monkeypatch.setattr(post_timing_checks, "PROFILE_S", 8.0 if does == "time.sleep(60)" else 10.0)
     report = judged(bench, candidate(TAMPERED.format(does)), kernel(PRODUCT), profile=True)
@@ -131,7 +133,7 @@ sandbox.runner.runner.trace_launches = forged
         ("[{'name': None, 'launches': 1, 'time_us': 1.0}]", False),
     ],
 )
-def test_a_forged_trace_is_told_as_advisory_or_not_at_all(bench: Workbench, rows: str, told: bool) -> None:
+def test_a_forged_trace_is_told_as_advisory_or_not_at_all(bench: WorkerContext, rows: str, told: bool) -> None:
     """A forger may name its kernels as it likes; that is why the answer says what it is worth."""
     tampering = FORGED.replace("ROWS", rows).replace("10000000", "1000000")
     report = judged(bench, candidate(tampering), kernel(PRODUCT), profile=True)
@@ -143,7 +145,7 @@ def test_a_forged_trace_is_told_as_advisory_or_not_at_all(bench: Workbench, rows
 
 
 @pytest.fixture
-def slow_card(bench: Workbench) -> Iterator[Callable[[float], None]]:
+def slow_card(bench: WorkerContext) -> Iterator[Callable[[float], None]]:
     """Gives this machine the ceilings of a card with so many operations a second; taken back afterwards."""
 
     def believed(rate: float) -> None:
@@ -154,21 +156,23 @@ def slow_card(bench: Workbench) -> Iterator[Callable[[float], None]]:
 
 
 @pytest.fixture
-def unmeasured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Ceilings]], Workbench]:
+def unmeasured(
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[], Ceilings]], WorkerContext]:
     """The workbench as if it had a card that was never measured, and is measured like that."""
 
-    def measured_by(measure: Callable[[], Ceilings]) -> Workbench:
+    def measured_by(measure: Callable[[], Ceilings]) -> WorkerContext:
         monkeypatch.setattr(bench, "_ceilings", None)
-        monkeypatch.setattr(bench, "_measured_in_vain", False)
+        monkeypatch.setattr(bench, "_measurement_failed", False)
         monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
-        monkeypatch.setattr(bench, "_known_ceilings", measure)
+        monkeypatch.setattr(bench, "_load_ceilings", measure)
         return bench
 
     return measured_by
 
 
 def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
-    unmeasured: Callable[[Callable[[], Ceilings]], Workbench],
+    unmeasured: Callable[[Callable[[], Ceilings]], WorkerContext],
 ) -> None:
     known = Ceilings(flops={"float32": 1e12})
     given: Iterator[Ceilings | InfrastructureFault] = iter(
@@ -188,7 +192,7 @@ def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
 
 
 def test_a_card_that_cannot_be_measured_fails_one_job_only(
-    unmeasured: Callable[[Callable[[], Ceilings]], Workbench],
+    unmeasured: Callable[[Callable[[], Ceilings]], WorkerContext],
 ) -> None:
     def measured() -> Ceilings:
         raise InfrastructureFault("no room for a context")
@@ -200,7 +204,7 @@ def test_a_card_that_cannot_be_measured_fails_one_job_only(
 
 
 def test_a_time_too_short_for_the_references_operations_is_flagged_and_passes(
-    bench: Workbench, slow_card: Callable[[float], None]
+    bench: WorkerContext, slow_card: Callable[[float], None]
 ) -> None:
     slow_card(1.0)
     report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
@@ -214,14 +218,16 @@ def test_a_time_too_short_for_the_references_operations_is_flagged_and_passes(
     assert alone.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC in codes(alone.timing.flags)
 
 
-def test_a_time_that_the_card_can_reach_is_not_flagged(bench: Workbench, slow_card: Callable[[float], None]) -> None:
+def test_a_time_that_the_card_can_reach_is_not_flagged(
+    bench: WorkerContext, slow_card: Callable[[float], None]
+) -> None:
     slow_card(1e12)
     outcome = judged(bench, candidate(), kernel(PRODUCT), profile=True).outcome
     assert outcome.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC not in codes(outcome.timing.flags)
 
 
 @pytest.mark.parametrize("body", ["x.view(-1)", "x.t()", "(x[1:], x.mT)"])
-def test_an_answer_that_is_a_view_writes_nothing(bench: Workbench, body: str) -> None:
+def test_an_answer_that_is_a_view_writes_nothing(bench: WorkerContext, body: str) -> None:
     bench._ceilings = Ceilings(memory_bytes_per_s=1.0)  # A byte that is written takes a second.
     try:
         alike = f"class Model(nn.Module):\n    def forward(self, x):\n        return {body}{INPUTS}"
@@ -235,7 +241,7 @@ def test_an_answer_that_is_a_view_writes_nothing(bench: Workbench, body: str) ->
     assert written.timing is not None and FlagCode.TOO_FAST_FOR_MEMORY in codes(written.timing.flags)
 
 
-def test_each_side_is_placed_beneath_the_rates(bench: Workbench, slow_card: Callable[[float], None]) -> None:
+def test_each_side_is_placed_beneath_the_rates(bench: WorkerContext, slow_card: Callable[[float], None]) -> None:
     slow_card(1e12)
     report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
     assert report.reference is not None
@@ -250,7 +256,7 @@ def test_each_side_is_placed_beneath_the_rates(bench: Workbench, slow_card: Call
     assert uncounted.roofline is not None and uncounted.roofline["flops"] is None
 
 
-def test_without_rates_there_is_no_place(bench: Workbench) -> None:
+def test_without_rates_there_is_no_place(bench: WorkerContext) -> None:
     outcome = judged(bench, kernel(PRODUCT), profile=True).outcome
     assert outcome.timing is not None and outcome.roofline is None
 
@@ -259,7 +265,7 @@ def test_without_rates_there_is_no_place(bench: Workbench) -> None:
     "does", ["os._exit(0)", "time.sleep(60)", "return {'float32': -1}", "return {'float32': 1e400}"]
 )
 def test_a_count_that_fails_is_told_and_changes_nothing(
-    bench: Workbench, slow_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, does: str
+    bench: WorkerContext, slow_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, does: str
 ) -> None:
     slow_card(1.0)
     monkeypatch.setattr(post_timing_checks, "OPERATIONS_S", 2.0)

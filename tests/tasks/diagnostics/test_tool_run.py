@@ -17,8 +17,8 @@ from domain.result import CANDIDATE, REFERENCE
 from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, read_output
 from tasks.evaluation.pipeline import run
 from tasks.runtime.build_stage import Building
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 from tests.tasks.diagnostics.test_ncu_stage_gpu import PRYING
 
@@ -37,23 +37,23 @@ TOOL = ("/bin/sh", "-c", '"$@"; echo "it ended with $?" > report', "tool")
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as made:
         made.start_zygote()
         yield made
 
 
 @pytest.fixture
-def job(bench: Workbench) -> Iterator[Path]:
+def job(bench: WorkerContext) -> Iterator[Path]:
     with bench.job_folder() as folder:
         yield folder
 
 
-def inspection(bench: Workbench, job: Path, body: str = "", **more: Any) -> Inspection:
+def inspection(bench: WorkerContext, job: Path, body: str = "", **more: Any) -> Inspection:
     contenders = []
     for role in (REFERENCE, CANDIDATE):
         kernel = Kernel(SCALED.replace("BODY", body if role == CANDIDATE else ""), KernelType.TORCH)
-        contenders.append(Contender(role, kernel, bench.private_folder(job / role)))
+        contenders.append(KernelRun(role, kernel, bench.private_folder(job / role)))
     wire = {"kernel": contenders[1].kernel.to_wire(), "num_trials": 1, "timeout": 60}
     Building(bench, Request.from_wire(wire), lambda: False).build_all(contenders)
     example = {role: [torch.ones(3)] for role in (REFERENCE, CANDIDATE)}
@@ -62,7 +62,7 @@ def inspection(bench: Workbench, job: Path, body: str = "", **more: Any) -> Insp
 
 
 def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_report(
-    bench: Workbench, job: Path
+    bench: WorkerContext, job: Path
 ) -> None:
     look = inspection(bench, job)
     for role, found in (("candidate", "6.0 6.0 6.0 "), ("reference", "0.0 0.0 0.0 ")):
@@ -73,7 +73,9 @@ def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_r
         assert read_output(contender.folder / "report", 100) == b"it ended with 0\n"
 
 
-def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there(bench: Workbench, job: Path) -> None:
+def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there(
+    bench: WorkerContext, job: Path
+) -> None:
     look = inspection(bench, job, "raise ValueError('of its own')")
     _, failure = look.call(look.candidate, TOOL, 60.0, 0)
     assert failure is not None and "of its own" in failure
@@ -89,7 +91,9 @@ def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there
         (("/nowhere/ncu",), 60.0, "No such file"),
     ],
 )
-def test_why_there_is_nothing(bench: Workbench, job: Path, tool: tuple[str, ...], seconds: float, says: str) -> None:
+def test_why_there_is_nothing(
+    bench: WorkerContext, job: Path, tool: tuple[str, ...], seconds: float, says: str
+) -> None:
     look = inspection(bench, job)
     with pytest.raises(NotInspected) as caught:
         printed, failure = look.call(look.candidate, tool, seconds, 0)
@@ -98,7 +102,7 @@ def test_why_there_is_nothing(bench: Workbench, job: Path, tool: tuple[str, ...]
     assert str(bench.folder) not in str(caught.value)
 
 
-def test_nothing_is_called_without_inputs_or_a_build(bench: Workbench, job: Path) -> None:
+def test_nothing_is_called_without_inputs_or_a_build(bench: WorkerContext, job: Path) -> None:
     look = inspection(bench, job, example={})
     with pytest.raises(NotInspected, match="before the kernel had inputs"):
         look.call(look.candidate, TOOL, 60.0, 0)
@@ -107,33 +111,33 @@ def test_nothing_is_called_without_inputs_or_a_build(bench: Workbench, job: Path
         look.call(look.candidate, TOOL, 60.0, 0)
 
 
-def test_a_cancelled_job_stops_it(bench: Workbench, job: Path) -> None:
+def test_a_cancelled_job_stops_it(bench: WorkerContext, job: Path) -> None:
     look = inspection(bench, job, "import time; time.sleep(600)", cancelled=lambda: (job / "now").exists())
     (job / "now").touch()
     with pytest.raises(JobCancelled):
         look.call(look.candidate, TOOL, 60.0, 0)
 
 
-def test_a_program_reads_what_lies_in_the_folder(bench: Workbench, job: Path) -> None:
+def test_a_program_reads_what_lies_in_the_folder(bench: WorkerContext, job: Path) -> None:
     look = inspection(bench, job)
     printed = look.program(look.candidate, ["/bin/sh", "-c", "ls kernel.py && cat /etc/passwd"], 30.0)
     assert "kernel.py" in printed and "root:" not in printed
 
 
-def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: Workbench, job: Path) -> None:
+def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: WorkerContext, job: Path) -> None:
     source = PRYING.replace('1 << 20, device="cuda"', "8")
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 1, "timeout": 60}
     plain = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome.output
     rights = next(line for line in plain.splitlines() if line.startswith("RIGHTS"))
     look = inspection(bench, job)
     kernel = Kernel(source, KernelType.TORCH)
-    contender = Contender(CANDIDATE, kernel, bench.private_folder(job / "prying"))
+    contender = KernelRun(CANDIDATE, kernel, bench.private_folder(job / "prying"))
     contender.compiled = True
     printed, failure = look.call(contender, TOOL, 60.0, 0)
     assert failure is None and rights in printed
 
 
-def test_a_workers_machine_says_why_no_tool_can_look(bench: Workbench, job: Path) -> None:
+def test_a_workers_machine_says_why_no_tool_can_look(bench: WorkerContext, job: Path) -> None:
     assert inspection(bench, job).unavailable_reason() == NO_GPU
 
 

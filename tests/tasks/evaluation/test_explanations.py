@@ -11,7 +11,7 @@ from domain.request import Request
 from domain.result import Report, Status
 from tasks.correctness.trials import CHANGES_OTHERWISE
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 LAYERS = """
 class {name}(nn.Module):
@@ -38,7 +38,7 @@ def function(*lines: str) -> str:
     return "\n    ".join(["def kernel_fn(x):", *lines]) + "\n"
 
 
-def judged(bench: Workbench, candidate: str | dict[str, Any], reference: str) -> Report:
+def judged(bench: WorkerContext, candidate: str | dict[str, Any], reference: str) -> Report:
     wire = {
         "kernel": candidate if isinstance(candidate, dict) else torch_kernel(candidate),
         "reference": torch_kernel(reference),
@@ -62,14 +62,14 @@ def flags(report: Report) -> list[Flag]:
     ],
 )
 def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
-    bench: Workbench, candidate: list[str], told: bool
+    bench: WorkerContext, candidate: list[str], told: bool
 ) -> None:
     report = judged(bench, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
     assert (CHANGES_OTHERWISE in flags(report)) is told
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])
-def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(bench: Workbench, strides: list[int]) -> None:
+def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(bench: WorkerContext, strides: list[int]) -> None:
     spec = {"shape": [32, 64], "dtype": "float32", "strides": strides}
     contract = {"args": [{"name": "grid", "type": "tensor", "role": "input", "tensor_spec": spec}]}
     candidate = torch_kernel("def kernel_fn(x):\n    return x.t().contiguous()\n") | {"io": contract}
@@ -88,7 +88,9 @@ NORM = "self.norm = nn.BatchNorm1d(32)"
         ("self.norm(x) * 1", False),
     ],
 )
-def test_running_statistics_that_only_the_reference_keeps_are_told(bench: Workbench, answer: str, told: bool) -> None:
+def test_running_statistics_that_only_the_reference_keeps_are_told(
+    bench: WorkerContext, answer: str, told: bool
+) -> None:
     report = judged(bench, model(answer, NORM, "ModelNew"), model("self.norm(x)", NORM) + NORMAL)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     findings = report.outcome.inputs["weight_findings"]
@@ -98,7 +100,9 @@ def test_running_statistics_that_only_the_reference_keeps_are_told(bench: Workbe
 
 
 @pytest.mark.parametrize("answer", ["self.norm(x)", "self.norm(x) if (self.norm.weight == 1).all() else undefined"])
-def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with(bench: Workbench, answer: str) -> None:
+def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with(
+    bench: WorkerContext, answer: str
+) -> None:
     """Also where the reference fails under others."""
     layers = "self.norm = nn.LayerNorm(32)"
     rounded = "self.norm.bfloat16()(x.bfloat16()).float()"
@@ -111,7 +115,7 @@ def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with
     )
 
 
-def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(bench: Workbench) -> None:
+def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(bench: WorkerContext) -> None:
     reference = model("self.b(self.a(x))", "self.a = nn.Linear(32, 8); self.b = nn.Linear(8, 4)") + NORMAL
     turned = model("self.first(self.second(x))", "self.first = nn.Linear(8, 4); self.second = nn.Linear(32, 8)")
     report = judged(bench, turned, reference)
@@ -126,7 +130,7 @@ def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(
         ("x * 2, x + 2", "Outputs are out of tolerance"),
     ],
 )
-def test_right_outputs_in_another_order_are_named(bench: Workbench, answer: str, says: str) -> None:
+def test_right_outputs_in_another_order_are_named(bench: WorkerContext, answer: str, says: str) -> None:
     report = judged(bench, function(f"return {answer}"), function("return {'twice': x * 2, 'more': x + 1}") + NORMAL)
     assert report.outcome.status is Status.WRONG_RESULT
     assert says in (report.outcome.message or "") and ("right in another" in says) is (
@@ -134,14 +138,14 @@ def test_right_outputs_in_another_order_are_named(bench: Workbench, answer: str,
     )
 
 
-def test_a_loss_is_no_weak_reference(bench: Workbench) -> None:
+def test_a_loss_is_no_weak_reference(bench: WorkerContext) -> None:
     """A single number is its own mean, which no kernel knows that does no work."""
     reference = function("return (x * torch.arange(32)).sum()") + NORMAL
     comparison = judged(bench, function("return x.sum(0) @ torch.arange(32.0)"), reference).outcome.comparison
     assert comparison is not None and comparison.passed and comparison.weak_reference == []
 
 
-def test_indices_of_equal_values_are_told_of(bench: Workbench) -> None:
+def test_indices_of_equal_values_are_told_of(bench: WorkerContext) -> None:
     inputs = INPUTS.format("torch.randint(0, 3, (8, 64)).float()")
     reference = function("return torch.sort(x, stable=True)") + inputs
     report = judged(bench, function("v, i = torch.sort(x.flip(-1), stable=True)", "return v, 63 - i"), reference)

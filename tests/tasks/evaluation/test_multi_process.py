@@ -16,7 +16,7 @@ from domain.request import Request
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.evaluation import multi_process
 from tasks.evaluation.multi_process import evaluate_in_processes
-from tasks.runtime.stream_isolation import BeginAnew, Queues
+from tasks.runtime.stream_isolation import Queues, RestartJob
 from tests.flag_codes import codes
 
 KERNEL = Kernel("", KernelType.TORCH)
@@ -115,7 +115,7 @@ def test_what_is_asked_for_beside_the_time_is_done_once_and_the_time_spent_is_co
     queues = [one for _, one in judge.asked]
     assert [one.spent_s for one in queues] == [0.25 * n for n in range(12)]
     assert [one.held_s for one in queues] == [0.0] + [50.0 + 0.25 * n for n in range(1, 12)]
-    assert not queues[0].settled and all(one.settled for one in queues[1:])
+    assert not queues[0].final and all(one.final for one in queues[1:])
 
 
 def test_answers_are_tried_otherwise_in_the_first_process_and_in_one_that_is_drawn() -> None:
@@ -134,13 +134,13 @@ def test_streams_that_were_found_apart_stay_so() -> None:
 
     class Learning(Judge):
         def __call__(self, request: Request, queues: Queues) -> Report:
-            if not queues.apart:
-                raise BeginAnew(apart)
+            if not queues.multi_queue_roles:
+                raise RestartJob(apart)
             return super().__call__(request, queues)
 
     judge = Learning(*[1.0] * 4)
     evaluate_in_processes(judge, COMPARED)
-    assert [one.apart for _, one in judge.asked] == [apart.apart] * 4
+    assert [one.multi_queue_roles for _, one in judge.asked] == [apart.multi_queue_roles] * 4
 
 
 def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:

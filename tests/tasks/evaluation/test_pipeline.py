@@ -25,16 +25,16 @@ from tasks.correctness.distribution_check import DistributionCheck
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import _Job, run
 from tasks.node.device_lease import device_lease
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.stream_isolation import Queues
-from tasks.runtime.worker_context import Workbench
-from tasks.timing.null_window_recheck import Alone
+from tasks.runtime.worker_context import WorkerContext
+from tasks.timing.null_window_recheck import NullWindowRecheck
 from tests.flag_codes import codes
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
@@ -45,12 +45,12 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
-def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(bench: Workbench) -> None:
+def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(bench: WorkerContext) -> None:
     report = judged(bench, kernel(SOFTMAX + forward("return x")["source_code"]), kernel(SOFTMAX))
     assert report.outcome.status is Status.WRONG_RESULT and report.outcome.entry == "class ModelNew"
 
 
-def test_stages_come_in_order(bench: Workbench) -> None:
+def test_stages_come_in_order(bench: WorkerContext) -> None:
     stages: list[Stage] = []
     wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
     report = run(Request.from_wire(wire), bench, stages.append, lambda: False)
@@ -58,7 +58,7 @@ def test_stages_come_in_order(bench: Workbench) -> None:
     assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME]
 
 
-def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precise_judges_in_several_processes(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_process, "DEVICE_S", math.inf)  # Else a slow host's third pair is its last.
     stages: list[Stage] = []
     tried: list[DistributionCheck] = []
@@ -79,9 +79,11 @@ def test_precise_judges_in_several_processes(bench: Workbench, monkeypatch: pyte
     assert len(tried) == 2
 
 
-def test_where_nothing_was_built_the_device_is_left_alone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_was_built_the_device_is_left_alone(
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     touched: list[str] = []
-    monkeypatch.setattr(bench, "rest", lambda: touched.append("rest"))
+    monkeypatch.setattr(bench, "release_job_memory", lambda: touched.append("rest"))
     monkeypatch.setattr(bench.card_errors, "new", lambda seconds: touched.append("errors") or [])
     report = judged(bench, kernel("def broken(:"), device_metrics=CounterRequest().to_wire(), sanitize=True)
     assert report.outcome.status is Status.COMPILE_ERROR and touched == []
@@ -92,7 +94,7 @@ ONLY_ITS_SIZE = forward("y = torch.softmax(x, -1)\n        return torch.where(x.
 """Right on what a standard normal draws, wrong on outliers."""
 
 
-def test_quick_compares_in_full_and_says_what_it_left_out(bench: Workbench) -> None:
+def test_quick_compares_in_full_and_says_what_it_left_out(bench: WorkerContext) -> None:
     report, told = compared(bench, forward("return torch.softmax(x, -1)"), budget="quick")
     body = report.body("j")
     assert (body["verdict"], told) == ("passed", [True, True])
@@ -111,7 +113,7 @@ def test_quick_compares_in_full_and_says_what_it_left_out(bench: Workbench) -> N
     assert (report.outcome.status, told) == (Status.WRONG_RESULT, [False])
 
 
-def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(bench: Workbench) -> None:
+def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(bench: WorkerContext) -> None:
     quick, told = compared(bench, ONLY_ITS_SIZE, budget="quick")
     assert (quick.outcome.status, told) == (Status.PASSED, [True, True])
     usual, told = compared(bench, ONLY_ITS_SIZE)
@@ -119,7 +121,7 @@ def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(
     assert usual.body("j")["budget"] == {"name": "default", "skipped_checks": []}
 
 
-def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
+def test_evaluate_answers_in_the_originals_shape(bench: WorkerContext) -> None:
     body = judged(bench, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")).body(
         "j"
     )
@@ -131,7 +133,7 @@ def test_evaluate_answers_in_the_originals_shape(bench: Workbench) -> None:
     assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
 
 
-def test_a_right_candidate_passes_with_times_for_both_sides(bench: Workbench) -> None:
+def test_a_right_candidate_passes_with_times_for_both_sides(bench: WorkerContext) -> None:
     # Milliseconds of one thread: a ratio of times that are lost in a busy host's noise is not given.
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {CHAIN.format('y + x')}{INPUTS}")
     report = judged(bench, forward(CHAIN.format("x + y")), reference)
@@ -170,7 +172,7 @@ REMEMBERED = "kept = {}\n"
     ],
 )
 def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
-    bench: Workbench, expression: str, before: str, says: str
+    bench: WorkerContext, expression: str, before: str, says: str
 ) -> None:
     report = judged(bench, forward(expression, before), kernel(SOFTMAX))
     assert report.outcome.status is Status.WRONG_RESULT, report.outcome
@@ -182,7 +184,7 @@ def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
         assert report.outcome.comparison.mismatch_map["mismatch_count"] > 0
 
 
-def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
+def test_patched_comparison_and_clocks_change_nothing(bench: WorkerContext) -> None:
     patches = (
         "import time, builtins\ntorch.allclose = lambda *a, **k: True\ntorch.equal = torch.allclose\n"
         "time.perf_counter_ns = lambda: 0\ntime.perf_counter = lambda: 0.0\nbuiltins.all = lambda *a: True\n"
@@ -209,7 +211,7 @@ def test_patched_comparison_and_clocks_change_nothing(bench: Workbench) -> None:
         ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no CUDA device"),
     ],
 )
-def test_each_failure_has_its_status(bench: Workbench, source: str, status: Status, says: str) -> None:
+def test_each_failure_has_its_status(bench: WorkerContext, source: str, status: Status, says: str) -> None:
     outcome = judged(bench, kernel(source)).outcome
     assert outcome.status is status, (outcome.message, outcome.log)
     assert says in f"{outcome.message}{outcome.log}"
@@ -218,13 +220,13 @@ def test_each_failure_has_its_status(bench: Workbench, source: str, status: Stat
 
 
 @pytest.mark.parametrize("where", ["", "def kernel_fn(x):\n    "])
-def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(bench: Workbench, where: str) -> None:
+def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(bench: WorkerContext, where: str) -> None:
     outcome = judged(bench, kernel(f"{where}while True: pass\n{INPUTS}"), timeout=5).outcome
     assert outcome.status is Status.TIMEOUT
     assert "timed out" in (outcome.message or "")
 
 
-def test_a_reference_that_fails_is_named_with_its_own_error(bench: Workbench) -> None:
+def test_a_reference_that_fails_is_named_with_its_own_error(bench: WorkerContext) -> None:
     body = judged(
         bench, forward("return x"), kernel("class Model(nn.Module):\n    def forward(self, x): boom" + INPUTS)
     ).body("j")
@@ -235,7 +237,9 @@ def test_a_reference_that_fails_is_named_with_its_own_error(bench: Workbench) ->
 
 
 @pytest.mark.parametrize(("load_s", "late"), [(4.0, "candidate"), (0.0, "reference")])
-def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(bench: Workbench, load_s: float, late: str) -> None:
+def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(
+    bench: WorkerContext, load_s: float, late: str
+) -> None:
     slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(1.5); return torch.softmax")
     waits = f"import os, time\nif 'CUDA_VISIBLE_DEVICES' not in os.environ: time.sleep({load_s})"
     report = judged(bench, forward("return torch.softmax(x, -1)", waits), kernel(slow), timeout=5)
@@ -247,7 +251,7 @@ def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(bench: Workben
         assert report.reference.status is Status.PASSED
 
 
-def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
+def test_random_weights_agree_and_it_is_said_how(bench: WorkerContext) -> None:
     twin = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.l = nn.Linear(32, 8)\n    def forward(self, x):\n        return {}\n"
@@ -267,7 +271,7 @@ def test_random_weights_agree_and_it_is_said_how(bench: Workbench) -> None:
 
 @pytest.mark.parametrize("inputs", [INPUTS, ""])
 @pytest.mark.parametrize("layer", ["nn.LazyLinear(8)", "nn.Linear(32, 8)"])
-def test_weights_that_a_first_call_makes_are_alike(bench: Workbench, layer: str, inputs: str) -> None:
+def test_weights_that_a_first_call_makes_are_alike(bench: WorkerContext, layer: str, inputs: str) -> None:
     model = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.a = nn.Linear(32, 32)\n        self.b = {}\n"
@@ -290,7 +294,7 @@ def get_inputs():
 """
 
 
-def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(bench: Workbench) -> None:
+def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(bench: WorkerContext) -> None:
     candidate = kernel(BY_ITS_ARGUMENTS.format("ModelNew"))
     reference = BY_ITS_ARGUMENTS.format("Model") + "def get_init_inputs():\n    return [8, torch.bfloat16, {}]\n"
     report = judged(bench, candidate, kernel(reference.format("None")))
@@ -333,14 +337,14 @@ ADD = kernel(
         (" + 1", Status.WRONG_RESULT, "wrote outside its outputs"),  # What it wrote there it had read past its inputs.
     ],
 )
-def test_a_triton_kernel_against_a_torch_reference(bench: Workbench, bug: str, status: Status, says: str) -> None:
+def test_a_triton_kernel_against_a_torch_reference(bench: WorkerContext, bug: str, status: Status, says: str) -> None:
     report = judged(bench, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
     assert report.outcome.status is status, report.outcome
     assert says in (report.outcome.message or "")
     assert report.outcome.entry == "kernel add"
 
 
-def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: Workbench) -> None:
+def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: WorkerContext) -> None:
     source = (
         "import triton, triton.language as tl\n@triton.jit\ndef log(x, out, n, BLOCK: tl.constexpr):\n"
         "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + at, mask=at < n)\n"
@@ -356,21 +360,21 @@ def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: Workbench) 
     assert part.outcome.status is Status.WRONG_RESULT and "never written" in (part.outcome.message or "")
 
 
-def test_a_triton_kernel_alone(bench: Workbench) -> None:
+def test_a_triton_kernel_alone(bench: WorkerContext) -> None:
     outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
     assert outcome.timing is not None
     assert codes(outcome.timing.flags).count(FlagCode.INTERPRETED) == (not bench.target.is_cuda)
 
 
-def test_contracts_that_disagree_are_refused_by_name(bench: Workbench) -> None:
+def test_contracts_that_disagree_are_refused_by_name(bench: WorkerContext) -> None:
     other = {**TRITON_IO, "args": [tensor("x", [999]), *TRITON_IO["args"][1:]]}
     outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=other), ADD).outcome
     assert outcome.status is Status.CONTRACT_MISMATCH
     assert "'x'" in (outcome.message or "") and "999" in (outcome.message or "")
 
 
-def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: Workbench) -> None:
+def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: WorkerContext) -> None:
     source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] *= 2; }"
     io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
     outcome = judged(bench, kernel(source, "cuda", io=io)).outcome
@@ -381,7 +385,7 @@ def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: Workbench)
     assert 'identifier "n" is undefined' in broken.log
 
 
-def test_a_multi_kernel_script(bench: Workbench) -> None:
+def test_a_multi_kernel_script(bench: WorkerContext) -> None:
     source = TRITON_ADD.format(bug="") + (
         "\ndef main(x, y):\n    out = torch.empty_like(x)\n"
         "    add[(4,)](x, y, out, x.numel(), BLOCK=256)\n    return out * 1.0\n"
@@ -393,14 +397,14 @@ def test_a_multi_kernel_script(bench: Workbench) -> None:
     assert missing.status is Status.COMPILE_ERROR and "Entry point 'nope' not found" in (missing.message or "")
 
 
-def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(bench: Workbench) -> None:
+def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(bench: WorkerContext) -> None:
     io = {"args": [tensor("x", [16], kind="ones"), {"name": "scale", "type": "float", "value": 2.5}]}
     source = "def f(x, scale):\n    assert type(scale) is float\n    return x * scale"
     outcome = judged(bench, kernel(source, io=io, metadata={"function_name": "f"})).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["inputs_not_random"] is True
 
 
-def test_a_cancelled_job_stops_and_leaves_no_runner(bench: Workbench) -> None:
+def test_a_cancelled_job_stops_and_leaves_no_runner(bench: WorkerContext) -> None:
     cancelled = threading.Event()
     wire = {
         "kernel": kernel("def kernel_fn(x):\n    while True: pass" + INPUTS),
@@ -417,12 +421,12 @@ def test_a_cancelled_job_stops_and_leaves_no_runner(bench: Workbench) -> None:
     assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
 
 
-def test_what_a_kernel_prints_is_in_the_answer(bench: Workbench) -> None:
+def test_what_a_kernel_prints_is_in_the_answer(bench: WorkerContext) -> None:
     outcome = judged(bench, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
     assert "here I am" in outcome.output
 
 
-def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: Workbench) -> None:
+def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: WorkerContext) -> None:
     asked = judged(bench, kernel(SOFTMAX), device_metrics=CounterRequest())
     metadata = asked.body("j")["kernel_exec_result"]["metadata"]
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
@@ -430,7 +434,7 @@ def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(benc
     assert "device_metrics" not in metadata
 
 
-def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench: Workbench) -> None:
+def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench: WorkerContext) -> None:
     assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
     assert bench._null is not None
     os.kill(bench._null.session.runner.pid, signal.SIGKILL)
@@ -440,14 +444,16 @@ def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench
 
 
 @pytest.mark.parametrize("strides", [[1, 64], [96, 3], [0, 1], [1, 0], [0, 0]])
-def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(bench: Workbench, strides: list[int]) -> None:
+def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(
+    bench: WorkerContext, strides: list[int]
+) -> None:
     spec = {"shape": [64, 32], "dtype": "float32", "strides": strides}
     io = {"args": [{"name": "x", "type": "tensor", "tensor_spec": spec}]}
     source = f"def kernel_fn(x):\n    assert x.stride() == {tuple(strides)}\n    return x * 2"
     assert judged(bench, kernel(source, io=io), kernel(source, io=io)).outcome.status is Status.PASSED
 
 
-def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(bench: Workbench) -> None:
+def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(bench: WorkerContext) -> None:
     elements = bench.call_memory // 4
     io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
     outcome = judged(bench, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
@@ -455,13 +461,15 @@ def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(
     assert "this worker allows" in (outcome.message or "")
 
 
-def test_an_answer_that_this_process_cannot_hold_is_refused(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_this_process_cannot_hold_is_refused(
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bench, "call_memory", 1 << 20)
     outcome = judged(bench, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
 
 
-def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: Workbench) -> None:
+def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: WorkerContext) -> None:
     source = """
 import triton, triton.language as tl
 @triton.jit
@@ -478,14 +486,14 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
 
 
-def test_dropout_drops_the_same_in_both_kernels(bench: Workbench) -> None:
+def test_dropout_drops_the_same_in_both_kernels(bench: WorkerContext) -> None:
     reference = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    def forward(self, x):\n        {}\n"
     dropout = kernel(reference.format("return nn.functional.dropout(x, 0.5)") + INPUTS)
     same = forward("return nn.functional.dropout(x + 0.0, 0.5)", before="import torch\nfrom torch import nn")
     assert judged(bench, same, dropout).outcome.status is Status.PASSED
 
 
-def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench: Workbench) -> None:
+def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench: WorkerContext) -> None:
     drawing = kernel(SOFTMAX.replace("torch.softmax(x, -1)", "x + torch.rand_like(x)"))
     outcome = judged(bench, kernel("import torch\ndef kernel_fn(x): return x + 0.5"), drawing).outcome
     assert outcome.status is Status.WRONG_RESULT
@@ -494,13 +502,13 @@ def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench:
     assert outcome.status is Status.WRONG_RESULT and "reference itself" not in str(outcome.message)
 
 
-def test_a_reference_without_an_answer_is_the_references_fault(bench: Workbench) -> None:
+def test_a_reference_without_an_answer_is_the_references_fault(bench: WorkerContext) -> None:
     nothing = kernel(SOFTMAX.replace("return torch.softmax(x, -1)", "return None"))
     outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), nothing).outcome
     assert outcome.status is Status.REFERENCE_FAILED and "answered with no tensor" in str(outcome.message)
 
 
-def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(bench: Workbench) -> None:
+def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(bench: WorkerContext) -> None:
     source = "import torch\nout = torch.empty(64, 32)\ndef kernel_fn(x): return torch.softmax(x, -1, out=out)"
     outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
@@ -518,7 +526,7 @@ def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(ben
     ],
 )
 def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
-    bench: Workbench, source: str, says: str
+    bench: WorkerContext, source: str, says: str
 ) -> None:
     outcome = judged(bench, kernel(source)).outcome
     assert outcome.status is Status.UNSUPPORTED and says in (outcome.message or "")
@@ -526,7 +534,7 @@ def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
 
 
 def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PRECISION_S", 0.5)
     slow = "if x.dtype == torch.float64: import time; time.sleep(60)\n        return torch.softmax(x, -1)"
@@ -539,7 +547,7 @@ def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
 
 
 def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "arena_memory", 60_000)
     report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
@@ -549,7 +557,7 @@ def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
     assert distributions["skipped"]["small"]["code"] == FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE
 
 
-def test_numbers_are_no_memory_that_comes_again(bench: Workbench) -> None:
+def test_numbers_are_no_memory_that_comes_again(bench: WorkerContext) -> None:
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
     report = judged(bench, forward("return float(x.sum())"), reference)
     assert report.outcome.status is Status.PASSED
@@ -572,7 +580,9 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.parametrize(("condition", "names"), [("True", []), ("x.sum() < 1e9", ["in_a_call"])])
-def test_what_is_compiled_with_the_device_in_hand_is_told(bench: Workbench, condition: str, names: list[str]) -> None:
+def test_what_is_compiled_with_the_device_in_hand_is_told(
+    bench: WorkerContext, condition: str, names: list[str]
+) -> None:
     source = BUILDS_IN_A_CALL.replace("CONDITION", condition)
     outcome = judged(bench, kernel(source, "torch_cuda"), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
@@ -600,7 +610,7 @@ class ModelNew(nn.Module):
 """
 
 
-def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: Workbench) -> None:
+def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: WorkerContext) -> None:
     outcome = judged(bench, kernel(KEEPS_A_KERNEL), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
 
@@ -608,7 +618,7 @@ def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: Workbench) -> None
 DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
 
 
-def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: Workbench) -> None:
+def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: WorkerContext) -> None:
     reference = kernel(
         "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE
     )
@@ -617,7 +627,7 @@ def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: Workbench
     assert "small" in report.outcome.inputs["distributions"]["checked"]
 
 
-def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
+def test_parameters_in_float8_get_other_values_too(bench: WorkerContext) -> None:
     module = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        ones = torch.ones(32).to(torch.float8_e4m3fn)\n"
@@ -629,7 +639,7 @@ def test_parameters_in_float8_get_other_values_too(bench: Workbench) -> None:
     assert [finding["code"] for finding in report.outcome.inputs["weight_findings"]] == [FlagCode.WEIGHTS_AGREE]
 
 
-def test_building_has_a_time_of_its_own(bench: Workbench) -> None:
+def test_building_has_a_time_of_its_own(bench: WorkerContext) -> None:
     slow = kernel("import time\ntime.sleep(60)\n" + SOFTMAX)
     outcome = judged(bench, slow, timeout=60, build_timeout=1).outcome
     assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, False)
@@ -652,7 +662,7 @@ class Reports:
         return [CardError(xid) for xid in self.xids]
 
 
-def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     raises = kernel("def kernel_fn(x):\n    raise RuntimeError('illegal address')" + INPUTS)
     monkeypatch.setattr(bench, "card_errors", Reports(31))
     assert judged(bench, raises).outcome.status is Status.RUNTIME_ERROR
@@ -661,11 +671,13 @@ def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: Workbench, monkeypa
         judged(bench, raises)
 
 
-def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_driver_reported_is_told(
+    bench: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bench, "card_errors", Reports(31))
     monkeypatch.setattr(bench.device, "is_cuda", True)
     request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
-    candidate = Contender("candidate", request.kernel, tmp_path / "candidate")
+    candidate = KernelRun("candidate", request.kernel, tmp_path / "candidate")
     candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
     job = _Job(request, bench, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
     job.note_card_errors()
@@ -677,12 +689,12 @@ def test_what_the_driver_reported_is_told(bench: Workbench, tmp_path: Path, monk
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_back(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, known: bool, others_have_it_quiet: bool
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, known: bool, others_have_it_quiet: bool
 ) -> None:
     monkeypatch.setattr(type(bench.device), "has_room", True)
-    monkeypatch.setattr(bench, "quiet", lambda cancelled: device_lease("test-quiet", cancelled))
-    monkeypatch.setattr(Alone, "is_known", lambda *_: known)
-    real_rest, alive, shot = bench.rest, [], []
+    monkeypatch.setattr(bench, "block_context_creation", lambda cancelled: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(NullWindowRecheck, "can_skip", lambda *_: known)
+    real_rest, alive, shot = bench.release_job_memory, [], []
     with contextlib.ExitStack() as held:
 
         def rest() -> None:
@@ -690,7 +702,7 @@ def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_bac
             if others_have_it_quiet:
                 held.enter_context(device_lease("test-quiet", lambda: False))
 
-        def closing(self: Contender) -> None:
+        def closing(self: KernelRun) -> None:
             try:
                 with device_lease(bench.device_id, lambda: True):
                     alive.append(self.session is not None and self.timing is not None)
@@ -698,12 +710,12 @@ def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_bac
                 pass
             close(self)
 
-        close, shoot = Contender.close, Alone.shoot
-        monkeypatch.setattr(bench, "rest", rest)
-        monkeypatch.setattr(Contender, "close", closing)
-        monkeypatch.setattr(Alone, "shoot", lambda self: (shot.append(True), shoot(self)))
+        close, shoot = KernelRun.close, NullWindowRecheck.measure
+        monkeypatch.setattr(bench, "release_job_memory", rest)
+        monkeypatch.setattr(KernelRun, "close", closing)
+        monkeypatch.setattr(NullWindowRecheck, "measure", lambda self: (shot.append(True), shoot(self)))
         report = judged(bench, kernel("print('to the end')\n" + SOFTMAX))
-        bench.stock_up()
+        bench.refill_pool()
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert report.outcome.output == "to the end\n"
     assert shot == ([] if known else [True])

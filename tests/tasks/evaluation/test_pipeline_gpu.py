@@ -16,13 +16,13 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.gpu.measured_peaks import UNKNOWN
-from profiling.gpu.timing_device import KEPT_SHARE
+from profiling.gpu.timing_device import CACHED_SHARE
 from profiling.results.samples import TimeRecord
 from profiling.roofline.limits import RATES_UNKNOWN
 from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import run
-from tasks.timing.gate_calibration import ADVANCE, HELD_UP
+from tasks.timing.gate_calibration import GROW, HELD_UP
 from tests.bench import own_workbench
 
 pytestmark = pytest.mark.gpu
@@ -83,7 +83,7 @@ def test_late_windows_of_one_stream_are_taken_anew_once_and_stay_behind_the_gate
     bench: Any, monkeypatch: pytest.MonkeyPatch, late_takes: tuple[bool, bool]
 ) -> None:
     late = iter(late_takes)
-    monkeypatch.setattr(TimeRecord, "held_up", property(lambda record: next(late)))
+    monkeypatch.setattr(TimeRecord, "setup_delayed", property(lambda record: next(late)))
     timing = judged(bench, kernel(SOFTMAX), target_precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window" and next(late, None) is None
 
@@ -115,8 +115,8 @@ def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> Non
     )
     timing = judged(bench, kernel(source), target_precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window"
-    # Up to ADVANCE times as many are not worth another rehearsal, as on a host that is slow to launch.
-    assert QUEUE // 13 / ADVANCE - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
+    # Up to GROW times as many are not worth another rehearsal, as on a host that is slow to launch.
+    assert QUEUE // 13 / GROW - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -330,11 +330,11 @@ def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(bench: Any) ->
 
 def test_whoever_has_the_device_next_has_its_memory(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOFTMAX.replace("1024, 1024", "4096, 4096")  # Of which a window holds several gigabytes.
-    rest, kept = bench.rest, []
-    monkeypatch.setattr(bench, "rest", lambda: (rest(), kept.append(torch.cuda.memory_reserved())))
+    rest, kept = bench.release_job_memory, []
+    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), kept.append(torch.cuda.memory_reserved())))
     report = judged(bench, kernel(source), kernel(source))
     assert report.outcome.status is Status.PASSED
-    assert kept and max(kept) <= bench.device.memory // KEPT_SHARE
+    assert kept and max(kept) <= bench.device.memory // CACHED_SHARE
 
 
 def test_a_kernel_is_as_fast_as_itself(bench: Any) -> None:
@@ -348,7 +348,7 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 
     free, _ = torch.cuda.mem_get_info()
     taken = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
-    (standby,) = bench.warm([bench._own_runners_folder()], lambda: False)
+    (standby,) = bench.acquire_runners([bench._own_runners_folder()], lambda: False)
     del taken
     torch.cuda.empty_cache()
     try:
@@ -359,7 +359,7 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
 
 
 def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm = bench.warm
+    warm = bench.acquire_runners
 
     def waited_long(*asked: Any, **how: Any) -> Any:
         standbys = warm(*asked, **how)
@@ -367,5 +367,5 @@ def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, m
             standby.session.set_deadline(time.monotonic() - 1)
         return standbys
 
-    monkeypatch.setattr(bench, "warm", waited_long)
+    monkeypatch.setattr(bench, "acquire_runners", waited_long)
     assert judged(bench, variant("cuda", "")).outcome.status is Status.PASSED

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from domain.result import Status
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import SOFTMAX, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
 @pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
-def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: Workbench, lie: str) -> None:
+def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: WorkerContext, lie: str) -> None:
     forging = (
         f"import sandbox.runner.runner\nfrom domain import value\nsandbox.runner.portable = lambda *_: ({lie}, [])\n"
     )
@@ -40,7 +40,7 @@ def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: Workbench, lie
     ],
 )
 def test_nothing_that_is_told_is_too_long_or_too_little_for_the_referee(
-    bench: Workbench, change: str, status: Status
+    bench: WorkerContext, change: str, status: Status
 ) -> None:
     """Characters that are longer in the referee's own JSON than in a runner's."""
     forging = f"""import json, sandbox.protocol.channel
@@ -55,7 +55,7 @@ sandbox.protocol.channel.Channel.send = forged
     assert report.outcome.status is status, report.outcome.message
 
 
-def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_at(bench: Workbench) -> None:
+def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_at(bench: WorkerContext) -> None:
     forging = (
         "import sandbox.runner.runner\nfrom domain import value\n"
         "lie = value.encode([value.TensorRef('float32', (1 << 20, 1 << 20), (0, 0), 0)])\n"
@@ -67,7 +67,7 @@ def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_a
     assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome.message
 
 
-def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: Workbench) -> None:
+def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: WorkerContext) -> None:
     lie = "import sandbox.runner.runner\nsandbox.runner.milliseconds = lambda *_: 1e12\n"
     source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
     report = judged(bench, kernel(lie + source), kernel(SOFTMAX))

@@ -34,8 +34,8 @@ from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import kernels_of
 from tasks.prebuild.prebuilder import Builder
 from tasks.runtime.build_stage import Building
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import RELU, seen, until
 
@@ -57,13 +57,13 @@ def request(source: str) -> Request:
 
 
 @contextmanager
-def node(folder: Path) -> Iterator[Workbench]:
+def node(folder: Path) -> Iterator[WorkerContext]:
     """A node's pool child: with its own STATE_DIR, and the Redis of all."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"STATE_DIR": str(folder), "SHARED_BUILDS_MIB": "64"}.items():
             patch.setenv(name, value)
         settings.cache_clear()
-        bench = Workbench()
+        bench = WorkerContext()
     settings.cache_clear()
     try:
         bench.start_zygote()
@@ -73,7 +73,7 @@ def node(folder: Path) -> Iterator[Workbench]:
 
 
 @pytest.fixture(scope="module")
-def nodes(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workbench, Workbench]]:
+def nodes(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WorkerContext, WorkerContext]]:
     with ExitStack() as both:
         first, second = (both.enter_context(node(tmp_path_factory.mktemp(name))) for name in ("first", "second"))
         yield first, second
@@ -102,10 +102,10 @@ def builder(redis_url: str, folder: Path, name: str) -> Iterator[subprocess.Pope
         process.wait()
 
 
-def build(bench: Workbench, source: str) -> Contender:
+def build(bench: WorkerContext, source: str) -> KernelRun:
     """As a job of that node has it built; its fault is in the contender."""
     with bench.job_folder() as folder:
-        contender = Contender("candidate", Kernel(source, KernelType.TORCH), bench.private_folder(folder / "candidate"))
+        contender = KernelRun("candidate", Kernel(source, KernelType.TORCH), bench.private_folder(folder / "candidate"))
         try:
             Building(bench, request(source), lambda: False).build(contender)
         except KernelFault as fault:
@@ -115,15 +115,15 @@ def build(bench: Workbench, source: str) -> Contender:
         return contender
 
 
-def came(bench: Workbench, source: str) -> str:
+def came(bench: WorkerContext, source: str) -> str:
     return build(bench, source).origin["compile_cache"]
 
 
-def judged(bench: Workbench, asked: Request) -> Outcome:
+def judged(bench: WorkerContext, asked: Request) -> Outcome:
     return run(asked, bench, lambda stage: None, lambda: False).outcome
 
 
-def test_nodes_build_once_for_each_other(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
+def test_nodes_build_once_for_each_other(nodes: tuple[WorkerContext, WorkerContext], redis: Redis) -> None:
     first, second = nodes
     assert [came(first, RELU), came(second, RELU), came(second, RELU)] == ["miss", "remote_hit", "hit"]
     assert build(second, RELU).origin["built_by"] == first.name
@@ -137,10 +137,12 @@ def test_nodes_build_once_for_each_other(nodes: tuple[Workbench, Workbench], red
     assert "looked at" in there.output
 
 
-def test_a_hundred_identical_ones_on_two_nodes_are_built_once(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
+def test_a_hundred_identical_ones_on_two_nodes_are_built_once(
+    nodes: tuple[WorkerContext, WorkerContext], redis: Redis
+) -> None:
     found: list[str] = []
 
-    def submit(bench: Workbench) -> None:
+    def submit(bench: WorkerContext) -> None:
         found.extend(came(bench, SLOW) for _ in range(50))
 
     threads = [threading.Thread(target=submit, args=[bench]) for bench in nodes]
@@ -151,7 +153,9 @@ def test_a_hundred_identical_ones_on_two_nodes_are_built_once(nodes: tuple[Workb
     assert Counter(found) == {"miss": 1, "remote_hit": 1, "hit": 98}
 
 
-def test_a_damaged_build_is_made_anew_and_shipped_again(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
+def test_a_damaged_build_is_made_anew_and_shipped_again(
+    nodes: tuple[WorkerContext, WorkerContext], redis: Redis
+) -> None:
     first, second = nodes
     source = f"{RELU}# damaged\n"
     assert came(first, source) == "miss"
@@ -162,7 +166,7 @@ def test_a_damaged_build_is_made_anew_and_shipped_again(nodes: tuple[Workbench, 
 
 
 def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
-    nodes: tuple[Workbench, Workbench], redis: Redis, redis_url: str, records: JobStore, tmp_path: Path
+    nodes: tuple[WorkerContext, WorkerContext], redis: Redis, redis_url: str, records: JobStore, tmp_path: Path
 ) -> None:
     judge, other = nodes
     ahead = {name: request(f"{source}# {name}\n") for name, source in (("right", RELU), ("wrong", WRONG))}
@@ -195,14 +199,16 @@ def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
     assert list((tmp_path / "builder1" / "builder" / "work").iterdir()) == []
 
 
-def test_both_kernels_of_a_request_wait_no_longer_than_one(nodes: tuple[Workbench, Workbench], redis: Redis) -> None:
+def test_both_kernels_of_a_request_wait_no_longer_than_one(
+    nodes: tuple[WorkerContext, WorkerContext], redis: Redis
+) -> None:
     bench, sources = nodes[0], [f"{RELU}# kernel {number}\n" for number in range(2)]
     asked = Request(
         Kernel(sources[0], KernelType.TORCH), Kernel(sources[1], KernelType.TORCH), timeout=60, build_timeout=6
     )
     with bench.job_folder() as folder:
         contenders = [
-            Contender(str(number), kernel, bench.private_folder(folder / str(number)))
+            KernelRun(str(number), kernel, bench.private_folder(folder / str(number)))
             for number, kernel in enumerate(kernels_of(asked))
         ]
         for each in contenders:

@@ -14,7 +14,7 @@ from domain.request import Request
 from stack.example import FOLDER, Example
 from tasks.evaluation.pipeline import run
 from tasks.node.device_lease import device_lease
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 
 EXAMPLES = ["torch-layer-norm", "torch-cuda-scaled-relu", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm"]
@@ -22,12 +22,12 @@ INSISTS = "name = torch.cuda.get_device_name(0)\nclass Model(nn.Module):\n    de
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as made:
         yield made
 
 
-def built_beside_a_holder(bench: Workbench, wire: dict[str, Any], *, goes_on: bool) -> Any:
+def built_beside_a_holder(bench: WorkerContext, wire: dict[str, Any], *, goes_on: bool) -> Any:
     """The report of a job that reached the line for the device while this test held that, if it is to go on."""
     with ExitStack() as holder:
         holder.enter_context(device_lease(bench.device_id, lambda: False))
@@ -48,7 +48,7 @@ def built_beside_a_holder(bench: Workbench, wire: dict[str, Any], *, goes_on: bo
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "torch-cuda-scaled-relu"])
-def test_built_beside_a_holder_of_the_device(name: str, bench: Workbench) -> None:
+def test_built_beside_a_holder_of_the_device(name: str, bench: WorkerContext) -> None:
     body = Example.load(FOLDER / name).body
     wire = {"kernel": body.get("kernel") or body["custom_kernel"]}
     assert built_beside_a_holder(bench, wire, goes_on=False) is None, "built, and then cancelled while it waited"
@@ -56,7 +56,7 @@ def test_built_beside_a_holder_of_the_device(name: str, bench: Workbench) -> Non
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_nothing_is_left_to_build_under_the_lease(name: str, bench: Workbench) -> None:
+def test_nothing_is_left_to_build_under_the_lease(name: str, bench: WorkerContext) -> None:
     body = Example.load(FOLDER / name).body
     report = built_beside_a_holder(bench, {"kernel": body.get("kernel") or body["custom_kernel"]}, goes_on=True)
     assert report.outcome.status == "passed"
@@ -64,7 +64,7 @@ def test_nothing_is_left_to_build_under_the_lease(name: str, bench: Workbench) -
 
 
 @pytest.mark.gpu
-def test_a_source_that_insists_on_a_gpu_says_that_it_was_built_late(bench: Workbench) -> None:
+def test_a_source_that_insists_on_a_gpu_says_that_it_was_built_late(bench: WorkerContext) -> None:
     wire = {"kernel": {"source_code": INSISTS, "kernel_type": "torch"}}
     report = built_beside_a_holder(bench, wire, goes_on=True)
     assert report.outcome.status == "passed"

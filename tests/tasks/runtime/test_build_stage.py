@@ -17,7 +17,7 @@ from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
 from tests.sandbox.killed_compilers import compilers_killed
 from tests.tasks.example_jobs import RELU
@@ -42,12 +42,12 @@ os.chdir(here)
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     with own_workbench() as made:
         yield made
 
 
-def outcome(bench: Workbench, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
+def outcome(bench: WorkerContext, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
     kernel = {"source_code": source, "kernel_type": kernel_type, **more}
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
     return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
@@ -57,7 +57,7 @@ def cache_of(found: Outcome) -> str:
     return str(found.build["compile_cache"])
 
 
-def test_the_second_time_it_is_there(bench: Workbench) -> None:
+def test_the_second_time_it_is_there(bench: WorkerContext) -> None:
     first, second = outcome(bench, RELU), outcome(bench, RELU)
     assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
@@ -69,7 +69,7 @@ def test_the_second_time_it_is_there(bench: Workbench) -> None:
     assert cache_of(outcome(bench, RELU, metadata={"class_name": "Model"})) == "miss"
 
 
-def test_a_compile_error_comes_back_whole(bench: Workbench) -> None:
+def test_a_compile_error_comes_back_whole(bench: WorkerContext) -> None:
     first, second = outcome(bench, WRONG), outcome(bench, WRONG)
     assert first.status is Status.COMPILE_ERROR
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
@@ -78,7 +78,7 @@ def test_a_compile_error_comes_back_whole(bench: Workbench) -> None:
     assert "undefined_name" in second.log
 
 
-def test_a_crash_is_not_remembered(bench: Workbench) -> None:
+def test_a_crash_is_not_remembered(bench: WorkerContext) -> None:
     found = [outcome(bench, CRASHING) for _ in range(2)]
     assert [one.status for one in found] == [Status.CRASHED] * 2
     assert [cache_of(one) for one in found] == ["miss", "miss"]
@@ -95,7 +95,7 @@ backends.base.Artifact.__init__ = lying
 """Its builder says what is not a builder's to say."""
 
 
-def test_where_a_build_came_from_is_not_the_runners_word(bench: Workbench) -> None:
+def test_where_a_build_came_from_is_not_the_runners_word(bench: WorkerContext) -> None:
     for origin in ("miss", "hit"):
         told = outcome(bench, LIES + RELU).build
         assert (told["compile_cache"], told["log"], told["deferred"]) == (origin, "", None)
@@ -103,12 +103,12 @@ def test_where_a_build_came_from_is_not_the_runners_word(bench: Workbench) -> No
 
 
 @pytest.mark.parametrize("wrong", ["", "undefined_name\n"], ids=["right", "wrong"])
-def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, bench: Workbench) -> None:
+def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, bench: WorkerContext) -> None:
     found = outcome(bench, f"{OUT_OF_REACH}{wrong}{RELU}")
     assert found.status is (Status.COMPILE_ERROR if wrong else Status.UNSUPPORTED)
 
 
-def test_a_raw_kernel_is_compiled_once(bench: Workbench) -> None:
+def test_a_raw_kernel_is_compiled_once(bench: WorkerContext) -> None:
     io = {
         "args": [{"name": "y", "type": "tensor", "role": "output", "tensor_spec": {"shape": [64]}}],
         "launch": {"grid": [1], "block": [64]},
@@ -130,15 +130,15 @@ import json, sys
 from domain.fault import Unproven
 from domain.request import Request
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
-bench, wire = Workbench(), json.load(sys.stdin)
+from tasks.runtime.worker_context import WorkerContext
+bench, wire = WorkerContext(), json.load(sys.stdin)
 found = [run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome for _ in range(2)]
 bench.close()
 print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in found]))
 """
 
 
-def test_many_jobs_with_one_source_build_it_once(bench: Workbench) -> None:
+def test_many_jobs_with_one_source_build_it_once(bench: WorkerContext) -> None:
     """Two workers of one node, four jobs that overlap."""
     kernel = {"source_code": SLOW, "kernel_type": "torch"}
     wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5})
@@ -176,7 +176,7 @@ PLAIN = EXTENSION.replace("built.go(x)", "x + 1").replace("built = ", "# ").form
 
 
 @pytest.mark.parametrize("role", ["kernel", "reference"])
-def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, bench: Workbench) -> None:
+def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, bench: WorkerContext) -> None:
     source = EXTENSION.format(name=f"killed_{role}")
     kernel, plain = ({"source_code": each, "kernel_type": "torch_cuda"} for each in (source, PLAIN))
     contenders = {"kernel": kernel} if role == "kernel" else {"kernel": plain, "reference": kernel}
@@ -192,7 +192,7 @@ def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, be
 
 
 @pytest.mark.slow
-def test_an_extension_is_compiled_once_and_loaded_from_its_copy(bench: Workbench) -> None:
+def test_an_extension_is_compiled_once_and_loaded_from_its_copy(bench: WorkerContext) -> None:
     source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
     first, second = (outcome(bench, source, "torch_cuda") for _ in range(2))
     assert (first.status, second.status) == (Status.PASSED, Status.PASSED)

@@ -26,8 +26,8 @@ from tasks.evaluation import pipeline
 from tasks.evaluation.pipeline import run
 from tasks.node.device_lease import device_lease
 from tasks.runtime.teardown import end
-from tasks.runtime.worker_context import Workbench
-from tasks.timing.null_window_recheck import Alone
+from tasks.runtime.worker_context import WorkerContext
+from tasks.timing.null_window_recheck import NullWindowRecheck
 from tests.bench import own_workbench
 from tests.tasks.example_jobs import until
 
@@ -50,36 +50,38 @@ if os.fork() == 0:
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Workbench]:
+def opened() -> Iterator[WorkerContext]:
     with own_workbench() as bench:
         yield bench
 
 
 @pytest.fixture
-def bench(opened: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+def bench(opened: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerContext]:
     """Of a device whose runners may end when it has been given back."""
     monkeypatch.setattr(type(opened.device), "has_room", True)
-    monkeypatch.setattr(opened, "quiet", lambda cancelled, queue_offset_s=0.0: device_lease("test-quiet", cancelled))
-    monkeypatch.setattr(Alone, "is_known", lambda *_: True)
+    monkeypatch.setattr(
+        opened, "block_context_creation", lambda cancelled, queue_offset_s=0.0: device_lease("test-quiet", cancelled)
+    )
+    monkeypatch.setattr(NullWindowRecheck, "can_skip", lambda *_: True)
     yield opened
-    opened.stock_up()
+    opened.refill_pool()
 
 
 @pytest.fixture
-def may_die(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+def may_die(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """No runner is reaped from a job's end on, until it is set."""
-    allowed, rest, reap = Event(), bench.rest, Zygote.reap
+    allowed, rest, reap = Event(), bench.release_job_memory, Zygote.reap
     allowed.set()
 
     def held(self: Zygote, pid: int, user: int) -> int:
         assert allowed.wait(30)
         return reap(self, pid, user)
 
-    monkeypatch.setattr(bench, "rest", lambda: (rest(), allowed.clear()))
+    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), allowed.clear()))
     monkeypatch.setattr(Zygote, "reap", held)
     yield allowed
     allowed.set()
-    bench.stock_up()
+    bench.refill_pool()
 
 
 def wire(source: str, *, compares: bool = False) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def wire(source: str, *, compares: bool = False) -> dict[str, Any]:
     return {"kernel": kernel, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
 
 
-def judged(bench: Workbench, source: str, *, compares: bool = False) -> Report:
+def judged(bench: WorkerContext, source: str, *, compares: bool = False) -> Report:
     request = Request.from_wire(wire(source, compares=compares))
     return run(request, bench, lambda stage: None, lambda: False)
 
@@ -114,7 +116,7 @@ def is_free_within(device: str, seconds: float) -> bool:
         return False
 
 
-def jobs(bench: Workbench) -> list[Path]:
+def jobs(bench: WorkerContext) -> list[Path]:
     return [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
 
 
@@ -128,7 +130,7 @@ def state(pid: int) -> str:
 
 @pytest.mark.parametrize("compares", [False, True])
 def test_the_report_is_there_before_its_runners_are_gone(
-    bench: Workbench, may_die: Event, monkeypatch: pytest.MonkeyPatch, compares: bool
+    bench: WorkerContext, may_die: Event, monkeypatch: pytest.MonkeyPatch, compares: bool
 ) -> None:
     stopped: list[int] = []
     stop = RunnerProcess.stop
@@ -141,16 +143,16 @@ def test_the_report_is_there_before_its_runners_are_gone(
     assert state(runner) == "Z" and jobs(bench)
     assert is_free(bench.device_id) and not is_free("test-quiet")
     may_die.set()
-    bench.stock_up()
+    bench.refill_pool()
     assert not state(runner) and not jobs(bench) and is_free("test-quiet")
 
 
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])
 def test_the_device_is_given_back_first(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, others_have_it_quiet: bool
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, others_have_it_quiet: bool
 ) -> None:
     given_back: list[bool] = []
-    rest, reap = bench.rest, Zygote.reap
+    rest, reap = bench.release_job_memory, Zygote.reap
 
     def resting() -> None:
         rest()
@@ -158,16 +160,16 @@ def test_the_device_is_given_back_first(
         if others_have_it_quiet:
             held.enter_context(device_lease("test-quiet", lambda: False))
 
-    monkeypatch.setattr(bench, "rest", resting)
+    monkeypatch.setattr(bench, "release_job_memory", resting)
     monkeypatch.setattr(Zygote, "reap", lambda *args: (given_back.append(is_free(bench.device_id)), reap(*args))[1])
     with ExitStack() as held:
         report = judged(bench, RIGHT, compares=True)
-        bench.stock_up()  # Who is dead waits for nobody, and whoever has it quiet for nobody who is dead.
+        bench.refill_pool()  # Who is dead waits for nobody, and whoever has it quiet for nobody who is dead.
     assert report.outcome.status is Status.PASSED
     assert given_back == [True]
 
 
-def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next(bench: Workbench) -> None:
+def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next(bench: WorkerContext) -> None:
     order: list[str] = []
 
     class Unkillable:
@@ -199,12 +201,12 @@ def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next
     assert order[0] == "closed" and order.count("windows") == 1
 
 
-def test_windows_of_others_do_not_wait_until_the_verdict_has_arrived(bench: Workbench) -> None:
+def test_windows_of_others_do_not_wait_until_the_verdict_has_arrived(bench: WorkerContext) -> None:
     judged(bench, RIGHT)
     assert is_free_within("test-quiet", 10.0)
 
 
-def test_the_next_job_begins_when_the_last_is_gone(bench: Workbench, may_die: Event) -> None:
+def test_the_next_job_begins_when_the_last_is_gone(bench: WorkerContext, may_die: Event) -> None:
     judged(bench, RIGHT)
     (last,) = jobs(bench)
     begun = Event()
@@ -223,7 +225,7 @@ def test_nothing_is_left_when_the_bench_is_closed() -> None:
     assert not folder.exists()
 
 
-def test_code_is_read_when_the_runners_are_gone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_read_when_the_runners_are_gone(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[int] = []
     states: list[str] = []
     stop = RunnerProcess.stop
@@ -234,54 +236,56 @@ def test_code_is_read_when_the_runners_are_gone(bench: Workbench, monkeypatch: p
     assert states == [""]
 
 
-def test_who_is_told_to_end_while_it_waits_waits_once_more(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_told_to_end_while_it_waits_waits_once_more(
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last: Future[None] = Future()
-    bench.dying._last = last
+    bench.teardown._last = last
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(last, "result", sys.exit)
-        bench.dying.wait()
+        bench.teardown.join()
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(bench.dying.wait)
+        waiting = other.submit(bench.teardown.join)
         assert not waiting.done()
         last.set_result(None)
         waiting.result(10)
 
 
-def test_what_was_printed_is_whole(bench: Workbench) -> None:
+def test_what_was_printed_is_whole(bench: WorkerContext) -> None:
     output = judged(bench, TALKATIVE + RIGHT).outcome.output
     assert output.startswith("first" + "x" * (MAX_BYTES - 5)) and output.endswith("x" * (MAX_BYTES - 4) + "last")
 
 
-def test_who_prints_for_ever_keeps_nobody(bench: Workbench) -> None:
+def test_who_prints_for_ever_keeps_nobody(bench: WorkerContext) -> None:
     report = judged(bench, FLOODING + RIGHT)
     assert report.outcome.status is Status.PASSED and "bytes left out" in report.outcome.output
-    bench.stock_up()
+    bench.refill_pool()
     assert not jobs(bench)
 
 
 def test_what_does_not_end_is_told_and_is_no_job_s_fault(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    zygote, rest = bench.zygote, bench.rest
+    zygote, rest = bench.zygote, bench.release_job_memory
 
     def broken(*_: object) -> int:
         raise InfrastructureFault("the zygote answers nonsense")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench, "rest", lambda: (rest(), patch.setattr(Zygote, "reap", broken)))
+        patch.setattr(bench, "release_job_memory", lambda: (rest(), patch.setattr(Zygote, "reap", broken)))
         assert judged(bench, RIGHT).outcome.status is Status.PASSED
         assert is_free_within("test-quiet", 10.0)
     with caplog.at_level(logging.ERROR):
         assert judged(bench, RIGHT).outcome.status is Status.PASSED
     assert [record.message for record in caplog.records] == [
-        "what the last job left did not end: the zygote answers nonsense"
+        "the last job's runners did not end: the zygote answers nonsense"
     ]
     assert bench.zygote is not zygote and not zygote.alive
-    bench.stock_up()
+    bench.refill_pool()
     assert not jobs(bench) and is_free("test-quiet")
 
 
-def test_a_job_without_a_report_ends_its_runners_itself(bench: Workbench) -> None:
+def test_a_job_without_a_report_ends_its_runners_itself(bench: WorkerContext) -> None:
     cancelled: list[bool] = []
 
     def progress(stage: Stage) -> None:

@@ -13,21 +13,21 @@ from domain.flags import FlagCode
 from domain.result import CANDIDATE, REFERENCE, Status
 from sandbox.supervisor.runner_process import RunnerProcess
 from tasks.correctness.distribution_check import DistributionCheck
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
 from tests.tasks.judging import INPUTS, SOFTMAX, forward, judged, kernel, opened
 from tests.tasks.watching import WATCHING, stood_still_s
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
 @pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])
 def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
 ) -> None:
     """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
     freeze, left = RunnerProcess.freeze, iter(range(times))
@@ -49,11 +49,11 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
 
 
 @pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
-def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+def test_so_is_who_seems_so_on_other_inputs(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
     """Of these nothing is said by that."""
     freeze, outputs, undone = RunnerProcess.freeze, DistributionCheck._outputs, []
 
-    def armed(self: DistributionCheck, contender: Contender) -> Any:
+    def armed(self: DistributionCheck, contender: KernelRun) -> Any:
         if contender.role == role and not undone and contender.session is not None:
             undone.append(contender.session.runner.pid)
         return outputs(self, contender)
@@ -71,7 +71,7 @@ def test_so_is_who_seems_so_on_other_inputs(bench: Workbench, monkeypatch: pytes
     assert report.outcome.inputs["distributions"]["checked"], report.outcome.inputs
 
 
-def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: Workbench) -> None:
+def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: WorkerContext) -> None:
     # Of what both can open, nothing can be written, but it can be locked.
     reference = f"""
 import colorsys, fcntl, time, torch
@@ -98,7 +98,7 @@ def kernel_fn(x): return x * 2
     assert report.reference.timing.latency_ms < 50
 
 
-def test_on_the_host_nobody_runs_beside_the_others_windows(bench: Workbench) -> None:
+def test_on_the_host_nobody_runs_beside_the_others_windows(bench: WorkerContext) -> None:
     slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
     report = judged(bench, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
     assert report.outcome.status is Status.PASSED, report.outcome.message

@@ -9,7 +9,7 @@ import pytest
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE, Comparison, Status
-from tasks.runtime.kernel_run import Contender
+from tasks.runtime.kernel_run import KernelRun
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tasks.runtime.kernel_run import Contender
 )
 def test_a_wrong_answer_stands_whatever_becomes_of_the_reference(passed: bool | None, verdict: Status) -> None:
     reference, candidate = (
-        Contender(role, Kernel("", KernelType.TORCH), Path("/nowhere")) for role in (REFERENCE, CANDIDATE)
+        KernelRun(role, Kernel("", KernelType.TORCH), Path("/nowhere")) for role in (REFERENCE, CANDIDATE)
     )
     reference.fault = KernelFault(Status.TIMEOUT, "it took too long")
     if passed is not None:

@@ -17,18 +17,18 @@ from profiling.window.call_buffers import Slots
 from sandbox.protocol.arena import HostArena
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.trials import Trials
-from tasks.runtime.stream_isolation import BeginAnew, Queues
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.stream_isolation import Queues, RestartJob
+from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.consistency_checks import CrossChecks
 from tests.tasks.judging import INPUTS, SOFTMAX, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Workbench]:
+def bench() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: Workbench) -> None:
+def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: WorkerContext) -> None:
     def layouts() -> list[Slots]:
         gc.collect()
         return [kept for kept in gc.get_objects() if type(kept) is Slots]
@@ -54,9 +54,9 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture
-def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def left(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many large tensors of a job are there when it gives the device back."""
-    begin, rest, found = CrossChecks.__init__, bench.rest, []
+    begin, rest, found = CrossChecks.__init__, bench.release_job_memory, []
 
     def checked_as_on_a_card(checks: CrossChecks, *args: Any) -> None:
         begin(checks, *args)
@@ -73,7 +73,7 @@ def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         return sum(size >= LARGE for place, size in storages.items() if place not in arenas)
 
     monkeypatch.setattr(CrossChecks, "__init__", checked_as_on_a_card)
-    monkeypatch.setattr(bench, "rest", lambda: (rest(), found.append(large() - before)))
+    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), found.append(large() - before)))
     gc.collect()
     before = large()
     yield found
@@ -91,7 +91,7 @@ def left(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
     ],
 )
 def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory(
-    bench: Workbench, left: list[int], compared: bool, candidate: str, ends: Status
+    bench: WorkerContext, left: list[int], compared: bool, candidate: str, ends: Status
 ) -> None:
     reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
     report = judged(bench, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
@@ -100,7 +100,7 @@ def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory
     assert (report.environment["window_seconds"] > 0) is (ends is not Status.WRONG_RESULT)
 
 
-def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: Workbench, left: list[int]) -> None:
+def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: WorkerContext, left: list[int]) -> None:
     weights = f"super().__init__()\n        self.w = nn.Parameter(torch.ones({LARGE // 4 // 64}, 64))"
     source = f"class Model(nn.Module):\n    def __init__(self):\n        {weights}\n    def forward(self, x):\n"
     source += f"        return self.w * x{LARGE_INPUTS}"
@@ -110,7 +110,7 @@ def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: Workbench, le
 
 
 def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
-    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(inputs: TrialInputs) -> bool:
         raise torch.OutOfMemoryError
@@ -121,9 +121,9 @@ def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
     assert left == [0]
 
 
-@pytest.mark.parametrize("raised", [InfrastructureFault("no room"), JobCancelled(), BeginAnew(Queues())])
+@pytest.mark.parametrize("raised", [InfrastructureFault("no room"), JobCancelled(), RestartJob(Queues())])
 def test_nor_of_one_that_was_broken_off(
-    bench: Workbench, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
+    bench: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
 ) -> None:
     judge, windows = Trials.judge, itertools.count()
 
@@ -134,7 +134,7 @@ def test_nor_of_one_that_was_broken_off(
 
     monkeypatch.setattr(Trials, "judge", judge_some)
     source = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS))
-    if isinstance(raised, BeginAnew):
+    if isinstance(raised, RestartJob):
         assert judged(bench, source, source).outcome.status is Status.PASSED
         assert left == [0, 0]
     else:

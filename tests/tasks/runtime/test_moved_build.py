@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from domain.kernel import Kernel, KernelType
-from tasks.runtime.kernel_run import Contender
-from tasks.runtime.runner_pool import Standby
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.runner_pool import PooledRunner
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Contender:
+def built(tmp_path: Path) -> KernelRun:
     """Sealed, and its runner waits in another folder, in which there is something already."""
     folder, waiting = tmp_path / "built", tmp_path / "waiting"
     for each in (folder, waiting / "triton"):
@@ -20,22 +20,22 @@ def built(tmp_path: Path) -> Contender:
     (folder / "kernel.py").write_text("code")
     (folder / "triton" / "x").mkdir(parents=True)
     (folder / "triton" / "x" / "__grp__k.json").write_text(f'"{folder}/triton/x/k.cubin"')
-    made = Contender("candidate", Kernel("code", KernelType.TORCH), folder)
-    made.standby = Standby(cast(Any, SimpleNamespace()), waiting)
+    made = KernelRun("candidate", Kernel("code", KernelType.TORCH), folder)
+    made.pooled_runner = PooledRunner(cast(Any, SimpleNamespace()), waiting)
     made.seal()
     return made
 
 
-def test_it_is_moved_and_sealed_where_it_lies(built: Contender) -> None:
+def test_it_is_moved_and_sealed_where_it_lies(built: KernelRun) -> None:
     before = built.folder
-    built.settle()
+    built.move_into_runner_dir()
     assert (built.folder / "kernel.py").read_text() == "code"
     assert (built.folder / "triton" / "x" / "__grp__k.json").read_text() == f'"{built.folder}/triton/x/k.cubin"'
     assert not list(before.iterdir())
-    assert built.untouched
+    assert built.is_unmodified
 
 
-def test_what_was_changed_after_the_build_stays_changed(built: Contender) -> None:
+def test_what_was_changed_after_the_build_stays_changed(built: KernelRun) -> None:
     (built.folder / "kernel.py").write_text("other code")
-    built.settle()
-    assert not built.untouched
+    built.move_into_runner_dir()
+    assert not built.is_unmodified

@@ -11,7 +11,7 @@ import pytest
 from domain.request import Request
 from domain.result import Status, Timing
 from tasks.evaluation.pipeline import run
-from tasks.timing.null_window_recheck import Alone
+from tasks.timing.null_window_recheck import NullWindowRecheck
 from tests.bench import own_workbench
 from tests.exploits.corpus import corpus
 
@@ -46,14 +46,14 @@ def timed(bench: Any, source: str) -> Timing:
 
 
 def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shot: list[Alone] = []
-    shoot = Alone.shoot
+    shot: list[NullWindowRecheck] = []
+    shoot = NullWindowRecheck.measure
 
-    def noted(alone: Alone) -> None:
+    def noted(alone: NullWindowRecheck) -> None:
         shot.append(alone)
         shoot(alone)
 
-    monkeypatch.setattr(Alone, "shoot", noted)
+    monkeypatch.setattr(NullWindowRecheck, "measure", noted)
     found = [timed(bench, CHAIN) for _ in range(JOBS)]
     assert 1 <= len(shot) < JOBS
     assert sum(timing.baseline_from_cache for timing in found) == JOBS - len(shot)

@@ -11,11 +11,11 @@ import pytest
 from domain.fault import JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.supervisor.session import Session
-from tasks.runtime.runner_pool import Standby, Standbys, alike
+from tasks.runtime.runner_pool import PooledRunner, RunnerPool, closest_pair
 
 
-def waiting(*launch_us: float | None) -> list[Standby]:
-    return [Standby(cast(Any, object()), Path(), None if us is None else us / 1e3) for us in launch_us]
+def waiting(*launch_us: float | None) -> list[PooledRunner]:
+    return [PooledRunner(cast(Any, object()), Path(), None if us is None else us / 1e3) for us in launch_us]
 
 
 @pytest.mark.parametrize(
@@ -33,19 +33,19 @@ def test_two_that_launch_alike_and_as_usual_go_together(
     launch_us: tuple[float | None, ...], usual_us: float | None, expected: set[float | None]
 ) -> None:
     usual_ms = None if usual_us is None else usual_us / 1e3
-    taken = alike(waiting(*launch_us), 2, usual_ms)
+    taken = closest_pair(waiting(*launch_us), 2, usual_ms)
     assert len(taken) == 2
     assert {None if one.launch_ms is None else round(one.launch_ms * 1e3, 3) for one in taken} == expected
 
 
 def test_one_by_itself_is_the_most_usual() -> None:
-    (taken,) = alike(waiting(1.80, 1.67, 1.70), 1, 1.69e-3)
+    (taken,) = closest_pair(waiting(1.80, 1.67, 1.70), 1, 1.69e-3)
     assert taken.launch_ms == pytest.approx(1.70e-3)
 
 
 def test_who_comes_first_means_nothing() -> None:
     pool = waiting(1.69, 1.70)
-    assert len({id(alike(pool, 2, None)[0]) for _ in range(64)}) == 2
+    assert len({id(closest_pair(pool, 2, None)[0]) for _ in range(64)}) == 2
 
 
 NOWHERE = Path("/nonexistent/kernel-eval")
@@ -99,8 +99,8 @@ class Stepwise(Waiting):
         return told
 
 
-def pool(fork: Callable[[], Waiting]) -> Standbys:
-    return Standbys(lambda _, __: cast(Session, fork()), lambda: NOWHERE, lambda _: nullcontext())
+def pool(fork: Callable[[], Waiting]) -> RunnerPool:
+    return RunnerPool(lambda _, __: cast(Session, fork()), lambda: NOWHERE, lambda _: nullcontext())
 
 
 def never() -> bool:
@@ -121,7 +121,7 @@ def test_those_that_went_with_their_zygote_are_not_handed_out() -> None:
 
 
 def test_those_that_went_with_their_zygote_between_jobs_do_not_wait_on() -> None:
-    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+    standbys = RunnerPool(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
     standbys.take([NOWHERE, NOWHERE], None, never)
     assert standbys.ready == 3
 
@@ -130,7 +130,7 @@ def test_those_that_went_with_their_zygote_between_jobs_do_not_wait_on() -> None
         return cast(Session, Waiting(1.7e-3))
 
     standbys._fork = fork
-    standbys.stock_up()
+    standbys.refill()
     assert standbys._waiting and all(one.session.runner.alive for one in standbys._waiting)
 
 
@@ -157,7 +157,9 @@ def test_where_there_is_room_for_no_more_a_job_gets_what_it_needs() -> None:
 
     for more_follow in (False, True):
         room[0] = 2
-        standbys = Standbys(lambda _, __: cast(Session, Small(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+        standbys = RunnerPool(
+            lambda _, __: cast(Session, Small(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8
+        )
         taken = standbys.take([NOWHERE, NOWHERE], None, never, more_follow=more_follow)
         assert [one.launch_ms for one in taken] == [1.7e-3, 1.7e-3]
 
@@ -179,7 +181,7 @@ def test_windows_wait_for_one_step_of_contexts_at_most_and_time_begins_when_it_i
         yield
         log.append(")")
 
-    standbys = Standbys(lambda _, __: cast(Session, Stepwise(log)), lambda: NOWHERE, quiet)
+    standbys = RunnerPool(lambda _, __: cast(Session, Stepwise(log)), lambda: NOWHERE, quiet)
     (made,) = standbys.make(1, never)
     assert " ".join(log) == "( set_deadline open ) ( set_deadline libraries ) ( set_deadline launches launches )"
     assert made.launch_ms == 1.7e-3, "it is asked for once more before it is given up"
@@ -200,49 +202,51 @@ def test_who_is_cancelled_between_steps_leaves_no_runner() -> None:
         return cast(Session, forked[-1])
 
     with pytest.raises(JobCancelled):
-        Standbys(lambda _, __: fork(), lambda: NOWHERE, quiet).make(2, never)
+        RunnerPool(lambda _, __: fork(), lambda: NOWHERE, quiet).make(2, never)
     assert [one.runner.alive for one in forked] == [False, False]
 
 
 def test_between_jobs_as_many_are_made_as_a_job_has_to_choose_from() -> None:
-    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
-    standbys.stock_up()
+    standbys = RunnerPool(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+    standbys.refill()
     assert standbys.ready == 0, "no job has come yet, and none may"
     left = []
     for needed in (1, 2, 1, 2):
         standbys.take([NOWHERE] * needed, None, never)
-        standbys.stock_up()
+        standbys.refill()
         left.append(standbys.ready)
     assert left == [3, 8, 7, 5], "several are made where too few are left to choose from"
 
 
 def test_where_nobody_waits_for_the_device_none_is_missing() -> None:
-    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
+    standbys = RunnerPool(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8)
     asked: list[bool] = []
 
     def calm() -> bool:
         asked.append(True)
         return len(asked) > 1
 
-    standbys.stock_up(calm)
+    standbys.refill(calm)
     assert standbys.ready == 0 and not asked, "no job has come yet, and none may"
     standbys.take([NOWHERE], None, never)
-    standbys.stock_up(calm)
+    standbys.refill(calm)
     assert standbys.ready == 3 and len(asked) == 1, "somebody wants the device"
-    standbys.stock_up(calm)
+    standbys.refill(calm)
     assert standbys.ready == 7
-    standbys.stock_up(calm)
+    standbys.refill(calm)
     assert standbys.ready == 7 and len(asked) == 2, "none is missing, and nobody has to be asked"
 
 
 @pytest.mark.parametrize("room", [4, 5, 8])
 def test_between_jobs_several_are_made_at_once_now_and_then_also_after_a_pair(room: int) -> None:
-    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room)
+    standbys = RunnerPool(
+        lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room
+    )
     made = []
     for needed in (2, *[1] * 12):
         standbys.take([NOWHERE] * needed, None, never)
         before = standbys.ready
-        standbys.stock_up()
+        standbys.refill()
         made.append(standbys.ready - before)
     lately = made[-8:]  # When the pair is forgotten.
     assert sum(number > 0 for number in lately) <= 4
@@ -251,7 +255,7 @@ def test_between_jobs_several_are_made_at_once_now_and_then_also_after_a_pair(ro
 
 def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there_is_room() -> None:
     for room, ready in ((8, [6, 5, 4, 3, 2, 1, 6]), (5, [4, 3, 2, 1, 4]), (2, [3, 2, 1, 3])):
-        standbys = Standbys(
+        standbys = RunnerPool(
             lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, room
         )
         left = []
@@ -262,10 +266,10 @@ def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there
 
 
 def test_no_more_wait_between_jobs_than_there_is_room_for() -> None:
-    standbys = Standbys(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 2, 2)
+    standbys = RunnerPool(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 2, 2)
     for _ in range(3):
         standbys.take([NOWHERE, NOWHERE], None, never)
-        standbys.stock_up()
+        standbys.refill()
         assert standbys.ready == 2
 
 

@@ -9,17 +9,17 @@ import pytest
 from domain.fault import FreezeViolation, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE, Status
-from tasks.runtime.kernel_run import Contender, Stopped
+from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.stream_isolation import (
     ALL,
     GAIN,
-    BeginAnew,
     Queues,
+    RestartJob,
     Streams,
-    apart,
-    chosen,
     in_one_queue,
-    judged,
+    initial_queues,
+    roles_with_own_queues,
+    run_until_final,
     until_stopped,
 )
 
@@ -46,29 +46,29 @@ def kernel(source: str) -> Kernel:
     ],
 )
 def test_sources_that_make_streams_or_graphs_begin_apart(source: str, named: bool) -> None:
-    assert chosen([kernel("return x"), kernel(source)]) == Queues(ALL if named else frozenset())
+    assert initial_queues([kernel("return x"), kernel(source)]) == Queues(ALL if named else frozenset())
 
 
-def contender(role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0) -> Contender:
+def contender(role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0) -> KernelRun:
     held: Any = SimpleNamespace(
         role=role,
-        standby=SimpleNamespace(one_queue=one_queue),
+        pooled_runner=SimpleNamespace(one_queue=one_queue),
         probe=SimpleNamespace(several_streams=several),
         build_s=build_s,
     )
-    return cast(Contender, held)
+    return cast(KernelRun, held)
 
 
 def restart(step: Callable[[], object]) -> Queues | None:
     """The queues with which that step restarts the job; None where the job goes on."""
     try:
         step()
-    except BeginAnew as anew:
+    except RestartJob as anew:
         return anew.queues
     return None
 
 
-def streams(queues: Queues, *contenders: Contender) -> Streams:
+def streams(queues: Queues, *contenders: KernelRun) -> Streams:
     return Streams(queues, contenders or [contender()], SECONDS)
 
 
@@ -76,57 +76,57 @@ def streams(queues: Queues, *contenders: Contender) -> Streams:
 def test_what_runs_as_it_would_elsewhere_goes_on(several: bool, one_queue: bool) -> None:
     own = contender(several=several, one_queue=one_queue)
     assert not in_one_queue(own)
-    assert restart(streams(Queues(), contender(REFERENCE), own).look_at_calls) is None
+    assert restart(streams(Queues(), contender(REFERENCE), own).check_first_call) is None
 
 
 def test_streams_in_one_queue_that_nobody_chose_begin_anew() -> None:
     own = contender(several=True)
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(), contender(REFERENCE), own).look_at_calls()
-    assert anew.value.queues.apart == ALL
-    assert restart(streams(Queues(frozenset((REFERENCE,)), beside_ms=1.0), own).look_at_calls) is None
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(), contender(REFERENCE), own).check_first_call()
+    assert anew.value.queues.multi_queue_roles == ALL
+    assert restart(streams(Queues(frozenset((REFERENCE,)), multi_queue_call_ms=1.0), own).check_first_call) is None
 
 
 def test_who_is_held_up_apart_is_tried_in_one_queue_and_its_reference_is_not() -> None:
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(ALL)).look_at_hold_up(0.5)
-    assert anew.value.queues.apart == frozenset((REFERENCE,))
-    assert anew.value.queues.beside_ms == 0.5
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(ALL)).check_setup_delay(0.5)
+    assert anew.value.queues.multi_queue_roles == frozenset((REFERENCE,))
+    assert anew.value.queues.multi_queue_call_ms == 0.5
 
 
 def test_who_shares_a_queue_as_everybody_is_held_up_by_what_it_does() -> None:
-    assert restart(lambda: streams(Queues()).look_at_hold_up(0.5)) is None
+    assert restart(lambda: streams(Queues()).check_setup_delay(0.5)) is None
 
 
 @pytest.mark.parametrize(("call_ms", "goes_on"), [(0.4, True), (0.5 * GAIN, True), (0.6, False)])
 def test_streams_that_gain_by_running_apart_go_back(call_ms: float, goes_on: bool) -> None:
-    tried = streams(Queues(frozenset((REFERENCE,)), beside_ms=0.5))
+    tried = streams(Queues(frozenset((REFERENCE,)), multi_queue_call_ms=0.5))
     if goes_on:
-        assert restart(lambda: tried.look_at_time(call_ms)) is None
+        assert restart(lambda: tried.check_call_time(call_ms)) is None
         return
-    with pytest.raises(BeginAnew) as anew:
-        tried.look_at_time(call_ms)
-    assert anew.value.queues.apart == ALL and anew.value.queues.settled
+    with pytest.raises(RestartJob) as anew:
+        tried.check_call_time(call_ms)
+    assert anew.value.queues.multi_queue_roles == ALL and anew.value.queues.final
 
 
 def test_who_is_held_up_in_one_queue_too_goes_back() -> None:
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(frozenset((REFERENCE,)), beside_ms=0.5)).look_at_hold_up(0.5)
-    assert anew.value.queues.settled
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(frozenset((REFERENCE,)), multi_queue_call_ms=0.5)).check_setup_delay(0.5)
+    assert anew.value.queues.final
 
 
 def test_what_is_settled_stays() -> None:
-    settled = streams(Queues(ALL, settled=True))
-    assert restart(settled.look_at_calls) is None
-    assert restart(lambda: settled.look_at_hold_up(0.5)) is None
-    assert restart(lambda: settled.look_at_time(0.5)) is None
+    settled = streams(Queues(ALL, final=True))
+    assert restart(settled.check_first_call) is None
+    assert restart(lambda: settled.check_setup_delay(0.5)) is None
+    assert restart(lambda: settled.check_call_time(0.5)) is None
 
 
 def test_a_job_that_has_no_time_to_begin_anew_goes_on() -> None:
     own = contender(several=True, build_s=SECONDS / 2)
-    assert restart(streams(Queues(), own).look_at_calls) is None
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(), contender(several=True, build_s=SECONDS / 4)).look_at_calls()
+    assert restart(streams(Queues(), own).check_first_call) is None
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(), contender(several=True, build_s=SECONDS / 4)).check_first_call()
     assert SECONDS / 4 <= anew.value.queues.spent_s < SECONDS / 3
     left = streams(anew.value.queues).deadline - streams(Queues()).deadline
     assert left == pytest.approx(-anew.value.queues.spent_s, abs=1)
@@ -134,27 +134,27 @@ def test_a_job_that_has_no_time_to_begin_anew_goes_on() -> None:
 
 def test_a_job_begins_anew_until_it_is_settled() -> None:
     asked: list[Queues] = []
-    after = [Queues(ALL), Queues(frozenset((REFERENCE,)), beside_ms=1.0), Queues(ALL, settled=True)]
+    after = [Queues(ALL), Queues(frozenset((REFERENCE,)), multi_queue_call_ms=1.0), Queues(ALL, final=True)]
 
     def run(queues: Queues) -> Any:
         asked.append(queues)
         if after:
-            raise BeginAnew(after.pop(0))
+            raise RestartJob(after.pop(0))
         return "report"
 
-    assert judged(run, Queues()) == ("report", asked[-1])
-    assert len(asked) == 4 and asked[0] == Queues() and asked[-1].settled
+    assert run_until_final(run, Queues()) == ("report", asked[-1])
+    assert len(asked) == 4 and asked[0] == Queues() and asked[-1].final
 
 
 def test_for_how_long_the_device_was_held_adds_up() -> None:
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(ALL, held_s=1.5)).look_at_hold_up(0.5)
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(ALL, held_s=1.5)).check_setup_delay(0.5)
     assert anew.value.after(2.0).queues.held_s == 3.5
 
 
 def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> None:
     both = [contender(REFERENCE, one_queue=False), contender(CANDIDATE, one_queue=True)]
-    assert apart(both) == [REFERENCE]
+    assert roles_with_own_queues(both) == [REFERENCE]
     assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
 
 
@@ -165,10 +165,10 @@ def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: 
 
 
 def test_who_seems_for_the_first_time_not_to_have_stood_still_begins_anew() -> None:
-    with pytest.raises(BeginAnew) as anew:
+    with pytest.raises(RestartJob) as anew:
         stopped(FreezeViolation("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
     found = anew.value.queues
-    assert found.doubted and found.apart == ALL and found.held_s == 1.0
+    assert found.freeze_retry_used and found.multi_queue_roles == ALL and found.held_s == 1.0
     assert found.spent_s == pytest.approx(5.0, abs=0.5), "it is the job's time"
     assert restart(lambda: stopped(FreezeViolation("it ran"), found, SECONDS)) is None
 
@@ -184,6 +184,6 @@ def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
 
 
 def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:
-    with pytest.raises(BeginAnew) as anew:
-        streams(Queues(doubted=True), contender(several=True)).look_at_calls()
-    assert anew.value.queues.doubted
+    with pytest.raises(RestartJob) as anew:
+        streams(Queues(freeze_retry_used=True), contender(several=True)).check_first_call()
+    assert anew.value.queues.freeze_retry_used

@@ -52,8 +52,8 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
             report = run(request, bench, lambda entered: None, lambda: False)
             assert report.outcome.status is Status.PASSED
             assert bool(forked) == (jobs == 0)
-            bench.stock_up()
-            assert bench.standbys.ready == 2
+            bench.refill_pool()
+            assert bench.runner_pool.ready == 2
 
 
 @pytest.mark.parametrize(

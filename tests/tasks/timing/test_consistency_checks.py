@@ -13,12 +13,12 @@ from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Clock, HeldBack, Window
+from profiling.window.timed_window import Clock, DeferredReadback, Window
 from tasks.correctness.trials import CHANGES_OTHERWISE
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.consistency_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks
-from tasks.timing.window_runner import Shooting
+from tasks.timing.window_runner import WindowRunner
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
 TWICE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n" + INPUTS
@@ -112,7 +112,7 @@ def kernel(source: str) -> dict[str, Any]:
     return {"source_code": source, "kernel_type": "torch"}
 
 
-def judged(bench: Workbench, candidate: str, reference: str | None = None, **more: Any) -> Report:
+def judged(bench: WorkerContext, candidate: str, reference: str | None = None, **more: Any) -> Report:
     device = bench.target.device
     wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32", f"(64, 32, device='{device}'"))}
     if reference is not None:
@@ -121,7 +121,7 @@ def judged(bench: Workbench, candidate: str, reference: str | None = None, **mor
     return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
 
 
-def check_all(bench: Workbench) -> None:
+def check_all(bench: WorkerContext) -> None:
     for source in HONEST:
         for reference in (None, source):
             report = judged(bench, source, reference)
@@ -143,18 +143,18 @@ def check_all(bench: Workbench) -> None:
         assert judged(bench, source, reference).outcome.status is Status.WRONG_RESULT
 
 
-def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(bench: Workbench) -> None:
+def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(bench: WorkerContext) -> None:
     if bench.device.is_cuda:
         pytest.skip("without a GPU")
     check_all(bench)
 
 
 @pytest.mark.gpu
-def test_the_same_on_a_gpu(bench: Workbench) -> None:
+def test_the_same_on_a_gpu(bench: WorkerContext) -> None:
     check_all(bench)
 
 
-def test_random_answers_are_no_evidence(bench: Workbench) -> None:
+def test_random_answers_are_no_evidence(bench: WorkerContext) -> None:
     report = judged(bench, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
     state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
@@ -165,7 +165,7 @@ def test_random_answers_are_no_evidence(bench: Workbench) -> None:
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
 
 
-def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: Workbench) -> None:
+def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: WorkerContext) -> None:
     slow = "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.6)\n        return x * 2")
     report = judged(bench, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
@@ -173,11 +173,11 @@ def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: 
 
 
 def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever its windows take: drawing inputs and comparing answers is part of a round."""
 
-    def slow(shooting: Shooting, records: dict[str, TimeRecord], round_s: float) -> CrossChecks:
+    def slow(shooting: WindowRunner, records: dict[str, TimeRecord], round_s: float) -> CrossChecks:
         return CrossChecks(shooting, records, round_s + 1e6)
 
     monkeypatch.setattr("tasks.timing.timing_stage.CrossChecks", slow)
@@ -187,14 +187,14 @@ def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
 
 
 def test_where_copying_is_little_of_the_time_no_window_is_held_back(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
     null_window = bench.null_window
 
-    def noted(*slots: Slots, held_back: HeldBack | None = None, gated: bool) -> Clock:
-        asked.append(held_back is not None)
-        return null_window(*slots, gated=gated, held_back=held_back)
+    def noted(*slots: Slots, deferred_readback: DeferredReadback | None = None, gated: bool) -> Clock:
+        asked.append(deferred_readback is not None)
+        return null_window(*slots, gated=gated, deferred_readback=deferred_readback)
 
     monkeypatch.setattr(bench, "null_window", noted)
     judged(bench, "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.2)\n        return x * 2"))
@@ -204,19 +204,19 @@ def test_where_copying_is_little_of_the_time_no_window_is_held_back(
 
 
 def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layouts: list[tuple[Slots, bool]] = []
     null_window = bench.null_window
 
-    def noted(slots: Slots, *, gated: bool, held_back: HeldBack | None = None) -> Clock:
-        layouts.append((slots, held_back is not None))
-        return null_window(slots, gated=gated, held_back=held_back)
+    def noted(slots: Slots, *, gated: bool, deferred_readback: DeferredReadback | None = None) -> Clock:
+        layouts.append((slots, deferred_readback is not None))
+        return null_window(slots, gated=gated, deferred_readback=deferred_readback)
 
     monkeypatch.setattr(bench, "null_window", noted)
     monkeypatch.setattr("tasks.timing.window_sizing.calls_that_fill", lambda *_, **__: 1)
     assert judged(bench, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
-    assert any(held_back for _, held_back in layouts)
+    assert any(deferred_readback for _, deferred_readback in layouts)
     # The reference's, which stands for both, and the candidate's own.
     assert len({id(slots) for slots, _ in layouts}) == 2
 
@@ -247,33 +247,33 @@ class NoGate:
     def bytes_per_call(self) -> int:
         return 1 << 10
 
-    def relocate(self, *_: object) -> None:
+    def shuffle_allocations(self, *_: object) -> None:
         self.shot.append("relocated")
 
-    def relocate_one(self, contender: Any, slots: dict[str, Slots], records: Any) -> None:
+    def shuffle_allocations_of(self, contender: Any, slots: dict[str, Slots], records: Any) -> None:
         self.shot.append(f"{contender.role} relocated on {int(slots[contender.role].arguments(0)[0][0])}")
 
-    def warm_null(self, *_: object) -> None:
+    def warm_up_null(self, *_: object) -> None:
         """Nothing to warm."""
 
-    null_window = warm_null
+    null_window = warm_up_null
 
     def fill(self, slots: dict[str, Slots]) -> None:
         self.drawn = getattr(self, "drawn", 0) + 1
         for layout in slots.values():
-            layout.fill_alike([torch.full((2,), float(self.drawn))])
+            layout.broadcast([torch.full((2,), float(self.drawn))])
             layout.seed = self.drawn
 
-    def null_windows(self, slots: Any, records: Any, behind: Any = None) -> dict[str, Clock]:
-        self.shot.append("null" if behind is None else "usual null, null")
+    def null_windows(self, slots: Any, records: Any, after_window: Any = None) -> dict[str, Clock]:
+        self.shot.append("null" if after_window is None else "usual null, null")
         self._nulls += 1
         return {role: Clock(0.1 + self._nulls, 0.1) for role in records}
 
-    def shoot(self, contender: Any, slots: dict[str, Slots], record: Any, behind: Any = None) -> Window:
+    def run(self, contender: Any, slots: dict[str, Slots], record: Any, after_window: Any = None) -> Window:
         layout = slots[contender.role]
         (drawn,) = layout.arguments(0)
         assert layout.seed == drawn[0]
-        self.shot.append(f"{'' if behind is None else 'usual, '}{contender.role} {int(drawn[0])}")
+        self.shot.append(f"{'' if after_window is None else 'usual, '}{contender.role} {int(drawn[0])}")
         return Window(0.2 + float(drawn[0]), [], torch.full((1,), float(drawn[0])), False, 0.1)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
@@ -288,7 +288,7 @@ def without_gate(job: NoGate, *gated: str) -> dict[str, TimeRecord]:
     for record in records.values():
         for _ in range(6):
             record.add(Window(5.1, [], torch.empty(0), None, 0.1), Clock(0.1, 0.1))
-    CrossChecks(cast(Any, job), records, 0.01).single_calls(job.slots(50))
+    CrossChecks(cast(Any, job), records, 0.01).single_call_windows(job.slots(50))
     return records
 
 
@@ -322,7 +322,7 @@ def test_a_null_window_alone_is_one_of_a_row_too() -> None:
     record = TimeRecord(50, is_cuda=True, gated=False)
     checks = CrossChecks(cast(Any, job), {role: record for role in (REFERENCE, CANDIDATE)}, 0.01)
     usual = job.slots(50)
-    assert [checks._null_alone(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
+    assert [checks._single_call_null(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
 
 
 @pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
@@ -332,7 +332,7 @@ def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_r
     job.room = 8
     records = {role: TimeRecord(2, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
     checks = CrossChecks(cast(Any, job), records, 3.0)
-    assert (checks._calls_in_a_row(job.slots(1)[CANDIDATE]) or 0) == in_a_row
+    assert (checks._batch_size(job.slots(1)[CANDIDATE]) or 0) == in_a_row
 
 
 def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:

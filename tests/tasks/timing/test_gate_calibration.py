@@ -9,8 +9,8 @@ import pytest
 from profiling.gpu.timing_device import Device
 from profiling.stats.stopping_rule import MAX_CALLS, QUEUE, TARGET_MS
 from profiling.window.timed_window import GateClosed
-from tasks.runtime.kernel_run import Contender
-from tasks.timing.gate_calibration import OWN_MS, RETREAT, Rehearsal, rehearse
+from tasks.runtime.kernel_run import KernelRun
+from tasks.timing.gate_calibration import OVERHEAD_MS, SHRINK, Calibration, calibrate
 
 CUDA = cast(Device, SimpleNamespace(is_cuda=True, name="cuda"))
 LIMIT = MAX_CALLS["cuda"]
@@ -19,14 +19,14 @@ LIMIT = MAX_CALLS["cuda"]
 class Windows:
     """Windows that take `own_ms` and `call_ms` a call, and hold up to `room` calls."""
 
-    def __init__(self, call_ms: float, own_ms: float = OWN_MS, room: int = LIMIT) -> None:
+    def __init__(self, call_ms: float, own_ms: float = OVERHEAD_MS, room: int = LIMIT) -> None:
         self.call_ms = call_ms
         self.own_ms = own_ms
         self.room = room
         self.tried: list[int] = []
 
     def window(self, slots: Any, **how: Any) -> Any:
-        assert how["marked"] and not how["read"]  # Room is needed for the marks, and nobody wants to know more.
+        assert how["with_events"] and not how["read"]  # Room is needed for the marks, and nobody wants to know more.
         self.tried.append(slots.calls)
         if slots.calls > self.room:
             raise GateClosed
@@ -34,16 +34,16 @@ class Windows:
 
     def rehearsed(
         self, estimate_ms: float, entries: float | None = 1.0, limit: int = LIMIT, launches: int | None = 1
-    ) -> Rehearsal | None:
+    ) -> Calibration | None:
         """With an estimate of the call's time and its entries in the queue, as a probe gives them."""
         held: Any = SimpleNamespace(
             probe=SimpleNamespace(entries=entries),
-            range=self,
+            window_session=self,
             estimate_ms=estimate_ms,
-            slots=lambda calls, example, device: SimpleNamespace(calls=calls, fill_alike=lambda example: None),
-            answerable=nullcontext,
+            slots=lambda calls, example, device: SimpleNamespace(calls=calls, broadcast=lambda example: None),
+            attribute_faults=nullcontext,
         )
-        return rehearse(cast(Contender, held), [], limit, CUDA)
+        return calibrate(cast(KernelRun, held), [], limit, CUDA)
 
 
 @pytest.mark.parametrize("call_ms", [0.012, 0.04, 0.2, 3.0])
@@ -69,7 +69,7 @@ def test_a_few_more_calls_are_worth_no_other_rehearsal() -> None:
 def test_what_cannot_be_queued_is_tried_with_fewer() -> None:
     windows = Windows(0.05, room=30)
     rehearsal = windows.rehearsed(estimate_ms=0.05)
-    assert rehearsal is not None and 30 // RETREAT < rehearsal.calls <= 30
+    assert rehearsal is not None and 30 // SHRINK < rehearsal.calls <= 30
     assert Windows(0.01, room=0).rehearsed(estimate_ms=0.01) is None
 
 
@@ -104,7 +104,7 @@ def test_few_calls_are_queued_where_there_is_memory_for_no_more() -> None:
 
 def test_where_more_cannot_be_queued_as_many_as_can_are_looked_for() -> None:
     rehearsal = Windows(0.006, room=338).rehearsed(0.1)
-    assert rehearsal is not None and rehearsal.calls >= 338 // RETREAT
+    assert rehearsal is not None and rehearsal.calls >= 338 // SHRINK
 
 
 def test_a_call_that_is_taken_for_long_is_rehearsed_until_it_fills_its_window() -> None:

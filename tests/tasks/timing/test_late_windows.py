@@ -18,16 +18,16 @@ def keeper(*, one_stream: bool) -> Any:
     made.rounds = SimpleNamespace(
         candidate=SimpleNamespace(role=CANDIDATE, probe=SimpleNamespace(one_stream=one_stream)), deadline=float("inf")
     )
-    looked = SimpleNamespace(look_at_time=lambda ms: None, look_at_hold_up=lambda ms: None)
-    made.streams, made.shooting = looked, SimpleNamespace(streamed=set())
-    made._held_up, made._late_takes = False, 0
+    looked = SimpleNamespace(check_call_time=lambda ms: None, check_setup_delay=lambda ms: None)
+    made.streams, made.window_runner = looked, SimpleNamespace(streamed=set())
+    made._streamed_for_delay, made._delayed_takes = False, 0
     return made
 
 
 def taken_anew(made: Any, *, late: bool = True) -> bool:
-    record = cast(TimeRecord, SimpleNamespace(gated=True, held_up=late, after_gun_ms=1.0))
+    record = cast(TimeRecord, SimpleNamespace(gated=True, setup_delayed=late, post_release_ms=1.0))
     try:
-        made._look_for_hold_up({CANDIDATE: record}, 0.0)
+        made._check_setup_delay({CANDIDATE: record}, 0.0)
     except GateClosed:
         return True
     return False
@@ -36,19 +36,19 @@ def taken_anew(made: Any, *, late: bool = True) -> bool:
 def test_of_one_stream_they_are_taken_anew_once_and_stay_behind_the_gate() -> None:
     made = keeper(one_stream=True)
     assert [taken_anew(made) for _ in range(4)] == [True, False, False, False], "whatever else has it taken anew"
-    assert made.shooting.streamed == set() and not made._held_up
+    assert made.window_runner.streamed == set() and not made._streamed_for_delay
 
 
 def test_of_several_streams_they_are_taken_without_the_gate() -> None:
     made = keeper(one_stream=False)
     assert taken_anew(made)
-    assert made.shooting.streamed == {CANDIDATE} and made._held_up
+    assert made.window_runner.streamed == {CANDIDATE} and made._streamed_for_delay
 
 
 @pytest.mark.parametrize("one_stream", [True, False])
 def test_in_time_they_stay(one_stream: bool) -> None:
     made = keeper(one_stream=one_stream)
-    assert not taken_anew(made, late=False) and not made._held_up
+    assert not taken_anew(made, late=False) and not made._streamed_for_delay
 
 
 def test_where_there_is_no_time_they_stay_too() -> None:

@@ -16,8 +16,8 @@ from profiling.integrity.single_call import SETTLED_STREAMED
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, Window
-from tasks.timing.consistency_checks import FEWEST, IN_A_ROW, CrossChecks
-from tasks.timing.window_runner import Shooting
+from tasks.timing.consistency_checks import BATCH_SIZE, FEWEST, CrossChecks
+from tasks.timing.window_runner import WindowRunner
 from tests.flag_codes import codes
 
 
@@ -37,9 +37,9 @@ def test_a_reference_tells_what_a_call_takes_longer_by_itself_where_it_hands_in_
     slots = {REFERENCE: Slots(1, [torch.empty(8)], (), [torch.empty(8)], "cpu"), CANDIDATE: candidate}
     own = SimpleNamespace(role=CANDIDATE)
     held: Any = SimpleNamespace(_records=records, _candidate=own)
-    assert CrossChecks._handing_in_alike(held, slots) is (records[REFERENCE] if known else None)
+    assert CrossChecks._reference_with_same_nulls(held, slots) is (records[REFERENCE] if known else None)
     alone: Any = SimpleNamespace(_records={CANDIDATE: records[CANDIDATE]}, _candidate=own)
-    assert CrossChecks._handing_in_alike(alone, slots) is None
+    assert CrossChecks._reference_with_same_nulls(alone, slots) is None
 
 
 class OnACard:
@@ -70,7 +70,7 @@ class OnACard:
             made.add(Window(0.16 + 50 * usual_ms + noise_ms, [], torch.empty(0), None, 0.1), Clock(0.16, 0.1))
         return made
 
-    def shoot(self, contender: Any, slots: dict[str, Slots], record: TimeRecord, **how: Any) -> Window:
+    def run(self, contender: Any, slots: dict[str, Slots], record: TimeRecord, **how: Any) -> Window:
         return Window(0.16 + self.alone_ms[contender.role], [], torch.empty(0), None, 0.1)
 
     def null_window(self, *taken: Any, **how: Any) -> Clock:
@@ -82,7 +82,7 @@ class OnACard:
     def nothing(self, *taken: Any) -> None:
         pass
 
-    warm_null = relocate = relocate_one = nothing
+    warm_up_null = shuffle_allocations = shuffle_allocations_of = nothing
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ class OnACard:
         ({CANDIDATE: 0.001}, {CANDIDATE: 0.005}, True, False, FEWEST),
         ({REFERENCE: 0.015, CANDIDATE: 0.015}, {REFERENCE: 0.005, CANDIDATE: 0.005}, True, False, FEWEST),
         ({REFERENCE: 0.015, CANDIDATE: 0.001}, {REFERENCE: 0.005, CANDIDATE: 0.005}, True, True, SETTLED),
-        ({CANDIDATE: 0.05}, {CANDIDATE: 0.06}, False, False, IN_A_ROW),
+        ({CANDIDATE: 0.05}, {CANDIDATE: 0.06}, False, False, BATCH_SIZE),
         ({CANDIDATE: 0.05}, {CANDIDATE: 0.3}, False, True, SETTLED_STREAMED),
     ],
     ids=["alone", "a batch alone", "beside its equal", "a batch", "without the gate", "a batch without the gate"],
@@ -102,11 +102,11 @@ def test_calls_by_themselves(
 ) -> None:
     card = OnACard(alone_ms)
     records = {role: card.record(usual_ms[role], gated=gated) for role in usual_ms}
-    checks = CrossChecks(cast(Shooting, card), records, round_s=0.01)
-    checks.single_calls(card.slots(50))
+    checks = CrossChecks(cast(WindowRunner, card), records, round_s=0.01)
+    checks.single_call_windows(card.slots(50))
     record = records[CANDIDATE]
     assert (FlagCode.SINGLE_CALL_SLOWER in codes(record.timing("cold").flags)) is told
     assert [len(each.single.elapsed_ms) for each in records.values()] == [taken] * len(records)
     (nulls,) = checks.nulls
-    assert nulls.windows is record.single and nulls.shoot() == Clock(0.16, 0.1)
-    assert list(nulls.alike) == [each.single for each in records.values() if each is not record]
+    assert nulls.windows is record.single and nulls.measure() == Clock(0.16, 0.1)
+    assert list(nulls.reference_windows) == [each.single for each in records.values() if each is not record]

@@ -8,7 +8,7 @@ from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Status
 from tasks.evaluation.pipeline import run
-from tasks.runtime.worker_context import Workbench
+from tasks.runtime.worker_context import WorkerContext
 
 FUNCTION = "def kernel_fn(x):\n    return {}\ndef get_inputs():\n    return [torch.rand({})]\n"
 
@@ -25,7 +25,7 @@ FUNCTION = "def kernel_fn(x):\n    return {}\ndef get_inputs():\n    return [tor
     ],
 )
 def test_what_passes_as_its_values_are_small_is_told(
-    bench: Workbench, shape: str, reference: str, candidate: str, error: str | None
+    bench: WorkerContext, shape: str, reference: str, candidate: str, error: str | None
 ) -> None:
     wire = {
         "kernel": {"kernel_type": "torch", "source_code": FUNCTION.format(candidate, shape)},
