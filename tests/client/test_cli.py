@@ -199,7 +199,7 @@ def test_ctrl_c_in_a_batch_shows_what_is_judged(run: Command, files: Path, monke
     monkeypatch.setattr(Client, "map", interrupted)
     (files / "hangs.py").unlink()
     assert run("batch", files, *QUICK, "--concurrency", "1") == 130
-    assert "\n1 passed\n" in run.out and "Stopped: 2 are not judged" in run.err
+    assert "\n1 passed\n" in run.out and "Stopped: 2 have no verdict" in run.err
 
 
 def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

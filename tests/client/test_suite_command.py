@@ -137,7 +137,7 @@ def test_a_part_that_matches_nothing_is_told(run: Command) -> None:  # noqa: F81
     [
         (["nosuch"], "no folder"),
         (["starter", "--only", "nosuch"], "no problem is selected: --only nosuch is no problem's name"),
-        (["starter", "--only", "level1/*", "--level", "2"], "--only, --level and --candidate leave out all of them"),
+        (["starter", "--only", "level1/*", "--level", "2"], "--only, --level and --candidate exclude all of them"),
         (["starter", "--candidates", "nosuch"], "no folder"),
     ],
 )

@@ -55,7 +55,7 @@ class Server(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """The tool's reply. Raises ToolError for a failed call or invalid arguments."""
-        unknown = [plain(name) for name in arguments if name not in self._parameters.get(name, arguments)]
+        unknown = [plain(argument) for argument in arguments if argument not in self._parameters.get(name, arguments)]
         if unknown:
             raise ToolError(
                 f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}"
