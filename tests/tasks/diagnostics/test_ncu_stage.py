@@ -54,7 +54,7 @@ def look(bench: Any, job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
         (folder / "table.csv").chmod(0o644)
         monkeypatch.setattr(tool_lookup, "ncu", lambda: folder / "ncu")
         monkeypatch.setattr(tool_lookup, "compute_sanitizer", lambda: folder / "sanitizer")
-        monkeypatch.setattr(Inspection, "why_not", lambda self: None)
+        monkeypatch.setattr(Inspection, "unavailable_reason", lambda self: None)
         return whole
 
     yield made
