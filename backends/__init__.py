@@ -1,1 +1,1 @@
-"""One short file per kernel type, behind one interface. Runs inside the sandbox, never in a trusted process."""
+"""One folder per kernel type, behind one interface. Runs inside the sandbox, never in a trusted process."""

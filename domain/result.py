@@ -44,21 +44,24 @@ class RuntimeStats:
 
 @dataclass(frozen=True)
 class Timing:
-    """How fast, and how that was measured.
+    """The time of one kernel, and how it was measured. Times are in ms a call, unless a name says otherwise.
 
-    `latency_ms` is the referee's own window divided by its calls; `stats` describe single calls and come from the
-    runner's events only where their sum fits that window (`distribution`: events, else windows; none where there is one
-    number alone, a bound or a single call's time, which all of them repeat). `single_call_ms` is a call by itself (None
-    where not measured), `launch_overhead_correction_us` what was taken off each call because launches are that much
-    slower in this process than on this card as a rule, `launches` a call's by the runner's own count (None where not
-    known), `relative_ci` half the 95 % interval of `latency_ms` relative to it, with what it may differ by in another
-    process of this card (None where unknown), `stop_reason` why no more windows were taken, `gpu_state` the state of
-    the GPU around them. `window_ms` is the time of a call in each window, in order, for a picture of them: of many
-    windows some, evenly, and seven digits; `excluded_windows` are the places in it of those that were disturbed. Both
-    sides of a comparison have the same windows there, side by side. `baseline_from_cache`: null windows without the
-    kernel's process were those of a job a moment ago, not shot for this one. `per_process_ms` is the time in each of
-    the processes that the kernel was judged in, where there were several: then all figures are of them together
-    (`profiling.results.multi_process`).
+    - `latency_ms`: time of the referee's windows divided by their calls.
+    - `stats`: statistics of single calls. They come from the runner's events only if their sum fits the window.
+    - `distribution`: source of `stats`: "events", "windows", or "none" if all of them repeat one number.
+    - `single_call_ms`: time of a window of one call; None if not measured.
+    - `launch_overhead_correction_us`: subtracted from each call, as launches are that much slower in this process than
+      usual on this GPU.
+    - `launches`: launches of a call, by the runner's own count; None if unknown.
+    - `relative_ci`: half the 95 % interval of `latency_ms`, relative to it, including the spread between processes;
+      None if unknown.
+    - `stop_reason`: why no more windows were timed.
+    - `gpu_state`: state of the GPU around the windows.
+    - `window_ms`: time of a call in each window, in order, for a picture; an even selection if there are many.
+    - `excluded_windows`: indexes in `window_ms` of disturbed windows. Both sides of a comparison have the same.
+    - `per_process_ms`: time in each process, if there were several; all other figures then cover all of them
+      (`profiling.results.multi_process`).
+    - `baseline_from_cache`: an earlier job timed the isolated null windows.
     """
 
     method: str
@@ -85,12 +88,13 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidate against reference over every output of every compared call.
+    """Candidate against reference, over every output of every compared call.
 
-    `weak_reference` names trivial answers that the reference could not tell from right ones at this tolerance;
-    `precision_check` holds both errors against the reference in float64, where that could be run. `layout` has a flag
-    for each returned output whose strides are not the reference's. `mismatch_map` is a map of the wrong elements of the
-    first wrong call (`validation.compare.mismatch_map`); None where nothing is wrong, or not element by element.
+    - `weak_reference`: trivial outputs that would pass against this reference at this tolerance.
+    - `precision_check`: errors of both kernels against the reference in float64; None if it could not run so.
+    - `layout`: a flag for each returned output whose strides differ from the reference's.
+    - `mismatch_map`: wrong elements of the first wrong call (`validation.compare.mismatch_map`); None if all are right
+      or the outputs could not be compared by element.
     """
 
     passed: bool
@@ -114,13 +118,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything found about one kernel.
+    """The result of one kernel.
 
-    `roofline` is where its time lies beneath the card's measured rates (`profiling.roofline.intensity`); None where
-    those are not known. `launches` is what its calls launch by its own process's word, where that was asked for:
-    information, no finding. `digest` is the kernel's (`domain.kernel`), `listings` its code as text where that was
-    asked for. `profile` is the report of the profiler that read its counters, `sanitizer` what compute-sanitizer found
-    (docs/api.md), each where it was asked for; by its own process tree's word, both.
+    - `roofline`: its time beside the GPU's measured rates (`profiling.roofline.intensity`); None if these are unknown.
+    - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
+    - `digest`: digest of the kernel (`domain.kernel`).
+    - `listings`: its code as text, if the request asked.
+    - `profile`, `sanitizer`: reports of the profiler and of compute-sanitizer, if the request asked (docs/api.md). The
+      submission's own process tree writes them: no evidence.
     """
 
     status: Status
@@ -171,10 +176,10 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished job: the kernel's outcome, the reference's where there was one, and where it ran.
+    """A finished job: the kernel's outcome, the reference's if there is one, and where it ran.
 
-    `budget` is its name and what it left out (`domain/budget.py`). `spent_s` is what judging took of the request's
-    `timeout`, and `built_s` building: not told, and nothing where that is not known.
+    - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
+    - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
 
     outcome: Outcome
@@ -205,7 +210,7 @@ class Report:
     def _speedup_unavailable_reason(self) -> str:
         """Why there is no speed-up, and what the caller can do."""
         if self.outcome.status is not Status.PASSED:
-            return "only times of right answers are compared"
+            return "only times of right outputs are compared"
         if self.outcome.timing is None:
             return "the kernel was not timed"
         return (

@@ -1,1 +1,1 @@
-"""The life of a job: its record, its message, the worker that runs it, and what puts it right when one of them dies."""
+"""The life of a job: its record, its message, the worker that runs it, and the recovery when one of them dies."""

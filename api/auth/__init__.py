@@ -1,1 +1,1 @@
-"""Who may send requests."""
+"""Decides who may send requests."""

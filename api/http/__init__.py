@@ -1,1 +1,1 @@
-"""What every endpoint shares: bodies, limits, problems, waiting."""
+"""Everything that endpoints share: bodies, limits, problems, waiting."""

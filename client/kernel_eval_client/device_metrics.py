@@ -25,7 +25,7 @@ class Stall:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedMetric:
     """A metric that the request names; `value` is None where the profiler gave none."""
 
     name: str
@@ -67,7 +67,7 @@ class KernelMetrics:
     registers: int | None = None
     bound: str | None = None
     stalls: Sequence[Stall] = ()
-    requested_metrics: Sequence[Asked] = ()
+    requested_metrics: Sequence[RequestedMetric] = ()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -94,7 +94,7 @@ class KernelMetrics:
             bound=text(member(wire, "roofline", "bound")),
             stalls=tuple(Stall(reason, percent) for reason, percent in stalls if reason and percent is not None),
             requested_metrics=tuple(
-                Asked(str(name), number(member(one, "value")), text(member(one, "unit")) or "")
+                RequestedMetric(str(name), number(member(one, "value")), text(member(one, "unit")) or "")
                 for name, one in (requested.items() if isinstance(requested, Mapping) else ())
             ),
             raw=wire,

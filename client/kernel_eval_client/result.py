@@ -14,7 +14,7 @@ from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.flag import Flag
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
-from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known
+from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known_fields
 from kernel_eval_client.untyped import member
 
 PASSED = "passed"
@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def precision_finding(self) -> Flag | None:
-        """What speaks for a lower precision than the output's dtype; None where nothing does."""
+        """The evidence for a lower precision than the output's dtype; None if there is none."""
         finding = member(self.precision_check, "finding")
         return Flag.from_dict(finding) if isinstance(finding, Mapping) else None
 
@@ -94,7 +94,7 @@ class KernelResult:
 
     @property
     def flags(self) -> Sequence[Flag]:
-        """What qualifies its own time; `Result.flags` has all."""
+        """The flags of its own time; `Result.flags` has all."""
         return self.timing.flags if self.timing else ()
 
     @property
@@ -107,12 +107,12 @@ class KernelResult:
         """Reads `kernel_exec_result` or `ref_result`. Raises KeyError or TypeError for other JSON."""
         timing, comparison = wire.get("timing"), wire.get("comparison")
         if timing is not None:
-            stats = RuntimeStats(**known(RuntimeStats, timing.get("stats") or {}))
+            stats = RuntimeStats(**known_fields(RuntimeStats, timing.get("stats") or {}))
             flags = Flag.all_of(timing.get("flags"))
-            timing = Timing(**{**known(Timing, timing), "stats": stats, "flags": flags})
+            timing = Timing(**{**known_fields(Timing, timing), "stats": stats, "flags": flags})
         if comparison is not None:
             listed = {name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout")}
-            comparison = Comparison(**{**known(Comparison, comparison), **listed})
+            comparison = Comparison(**{**known_fields(Comparison, comparison), **listed})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
@@ -137,8 +137,8 @@ class Result:
     """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came.
 
     `budget` has in `skipped_checks` what was not checked; `reused_from` names the job that the answer was given to
-    first. `explanation` is the verdict in a sentence, `report` the path of the page for a person; None of a service
-    without. `speedup_unavailable_reason` says why a comparison has no `speedup`.
+    first. `explanation` is the verdict in a sentence, `report` the path of the page for a person. Services without them
+    give None. `speedup_unavailable_reason` says why a comparison has no `speedup`.
     """
 
     job_id: str
@@ -205,7 +205,7 @@ class Result:
                 verdict=wire["verdict"],
                 kernel=KernelResult.from_dict(wire["kernel_exec_result"]),
                 reference=None if reference is None else KernelResult.from_dict(reference),
-                speedup=None if speedup is None else Speedup(**known(Speedup, speedup)),
+                speedup=None if speedup is None else Speedup(**known_fields(Speedup, speedup)),
                 environment=wire.get("environment") or {},
                 gpu_type=wire.get("gpu_type"),
                 failed_attempts=tuple(wire.get("failed_attempts") or ()),

@@ -68,14 +68,14 @@ class Sanitizer:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def found(self) -> Sequence[Tool]:
+    def tools_with_findings(self) -> Sequence[Tool]:
         """The tools with findings."""
         return [tool for tool in self.tools if tool.findings or tool.status == FINDINGS]
 
     @property
     def headline(self) -> str:
         """The report in one line: the errors of each tool, clean, or why it is unavailable."""
-        if tools := self.found:
+        if tools := self.tools_with_findings:
             return "found errors: " + ", ".join(f"{tool.errors} by {tool.name}" for tool in tools)
         if self.status == CLEAN:
             return f"clean ({', '.join(tool.name for tool in self.tools) or 'no tool is named'})"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from kernel_eval_client.flag import UPPER_BOUND, Flag
 
 
-def known(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `wire` that are fields of that dataclass."""
     return {each.name: wire[each.name] for each in fields(cls) if each.name in wire}
 

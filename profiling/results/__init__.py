@@ -1,1 +1,1 @@
-"""From samples to a time, a spread and a speed-up."""
+"""Turns samples into a time, a spread and a speed-up."""

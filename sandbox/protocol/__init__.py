@@ -1,1 +1,1 @@
-"""What supervisor and runner exchange: messages, shared memory, outputs."""
+"""The exchange between supervisor and runner: messages, shared memory, outputs."""

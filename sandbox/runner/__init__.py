@@ -1,1 +1,1 @@
-"""Untrusted: what runs inside the process of a submission."""
+"""Untrusted: the code that runs inside the process of a submission."""

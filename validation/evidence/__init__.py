@@ -1,1 +1,1 @@
-"""How much a passed comparison shows."""
+"""Evidence: how much a passed comparison shows, and whether a difference is a fault."""

@@ -30,23 +30,27 @@ _KERNELS = 4
 _FLAGS = 4
 
 
-def of_result(found: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
+def of_result(result: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
     """Verdict, times, the error with its line, flags and the next step; `timeout` is the job's in s, if known."""
-    lines = [f"{found.verdict} (job {found.job_id}, on {_device(found)})", *_figures(found)]
-    lines += device.sanitizer_lines(found, source)
-    if found.error and not _compared_wrong(found):
-        lines += faults.describe(found, source, reference)
-    lines += _on_device(found)
+    lines = [f"{result.verdict} (job {result.job_id}, on {_device(result)})", *_figures(result)]
+    lines += device.sanitizer_lines(result, source)
+    if result.error and not _compared_wrong(result):
+        lines += faults.describe(result, source, reference)
+    lines += _on_device(result)
     # The next step comes last and is never cut off, nor is a short flag.
-    checked = found.sanitizer
-    flags = [f"flag: the sanitizer {cut(plain(checked.headline), 200)}"] if checked and checked.found else []
-    flags += [f"flag: {cut(plain(flag.message), 240)}" for flag in found.kernel.flags]
-    if found.reference is not None:
-        theirs = [flag for flag in found.reference.flags if flag not in found.kernel.flags]
-        flags += [f"flag of the reference: {cut(plain(flag.message), 240)}" for flag in theirs]
-    if found.kernel.comparison:
-        flags += [f"weak reference: {cut(plain(each.message), 160)}" for each in found.kernel.comparison.weak_reference]
-    tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(found, timeout)}"]))
+    checked = result.sanitizer
+    flags = (
+        [f"flag: the sanitizer {cut(plain(checked.headline), 200)}"] if checked and checked.tools_with_findings else []
+    )
+    flags += [f"flag: {cut(plain(flag.message), 240)}" for flag in result.kernel.flags]
+    if result.reference is not None:
+        reference_flags = [flag for flag in result.reference.flags if flag not in result.kernel.flags]
+        flags += [f"flag of the reference: {cut(plain(flag.message), 240)}" for flag in reference_flags]
+    if result.kernel.comparison:
+        flags += [
+            f"weak reference: {cut(plain(each.message), 160)}" for each in result.kernel.comparison.weak_reference
+        ]
+    tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(result, timeout)}"]))
     return cut("\n".join(map(plain, lines)), MAXIMUM_LENGTH - len(tail) - 1) + "\n" + tail
 
 
@@ -68,12 +72,12 @@ def of_job(job: Job, source: str = "", reference: str = "") -> str:
 
 def describe_state(job: Job) -> str:
     """The job's state, stage and position in the queue."""
-    told = job.state if job.stage == job.state or job.done else f"{job.state} ({job.stage})"
+    state = job.state if job.stage == job.state or job.done else f"{job.state} ({job.stage})"
     if job.cancel_requested and not job.done:
-        told += ", being cancelled"
+        state += ", being cancelled"
     if job.raw.get("interim_correct") is not None and not job.done:
-        told += f", {'right' if job.raw['interim_correct'] else 'wrong'} so far"
-    return plain(told if job.queue_position is None else f"{told}, {job.queue_position} before it")
+        state += f", {'right' if job.raw['interim_correct'] else 'wrong'} so far"
+    return plain(state if job.queue_position is None else f"{state}, {job.queue_position} before it")
 
 
 def of_jobs(jobs: Sequence[Job]) -> str:
@@ -125,28 +129,28 @@ def of_error(error: KernelEvalError, *, compared: bool = False) -> str:
     return f"{cut(messages, MAXIMUM_LENGTH - len(step) - 7)}\nnext: {step}"
 
 
-def _figures(found: Result) -> Iterator[str]:
-    timing, comparison = found.kernel.timing, found.kernel.comparison
+def _figures(result: Result) -> Iterator[str]:
+    timing, comparison = result.kernel.timing, result.kernel.comparison
     if timing is not None:
-        reference = found.reference.runtime if found.reference else None
-        beside = "" if reference is None else f", reference {reference:.4g} ms"
-        yield f"time: {timing.stats.mean:.4g} ms a call{beside} ({timing.calls} calls, {plain(timing.method)})"
-    if found.speedup is not None:
-        yield f"speed-up: {_interval(found.speedup)}: {found.speedup.verdict}"
-    elif found.passed and found.reference is not None:
-        yield f"speed-up: none: {cut(plain(found.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
-    if skipped_checks := found.budget.get("skipped_checks"):
+        reference = result.reference.runtime if result.reference else None
+        against = "" if reference is None else f", reference {reference:.4g} ms"
+        yield f"time: {timing.stats.mean:.4g} ms a call{against} ({timing.calls} calls, {plain(timing.method)})"
+    if result.speedup is not None:
+        yield f"speed-up: {_interval(result.speedup)}: {result.speedup.verdict}"
+    elif result.passed and result.reference is not None:
+        yield f"speed-up: none: {cut(plain(result.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
+    if skipped_checks := result.budget.get("skipped_checks"):
         yield plain(f"not looked at with this budget: {', '.join(map(str, skipped_checks))}")
-    if found.reused_from is not None:
-        yield f"the answer of an earlier job: {found.reused_from.get('job_id')}"
-    if comparison is not None and _compared_wrong(found):
-        yield f"wrong: {cut(plain(found.error or comparison.message or ''), 600)}"
+    if result.reused_from is not None:
+        yield f"the answer of an earlier job: {result.reused_from.get('job_id')}"
+    if comparison is not None and _compared_wrong(result):
+        yield f"wrong: {cut(plain(result.error or comparison.message or ''), 600)}"
         if where := _where(comparison):
             yield where
-    if found.passed and comparison is not None and comparison.strict and not comparison.strict.get("passed"):
+    if result.passed and comparison is not None and comparison.strict and not comparison.strict.get("passed"):
         yield "right at this tolerance, though not at the strict one of its dtype: part=comparison has both"
-    if found.kernel.inputs.get("inferred"):
-        yield cut(plain(str(found.kernel.inputs["inferred"])), 200)
+    if result.kernel.inputs.get("inferred"):
+        yield cut(plain(str(result.kernel.inputs["inferred"])), 200)
 
 
 def _interval(speedup: Speedup) -> str:
@@ -174,10 +178,10 @@ def _where(comparison: Comparison) -> str | None:
     of = f"output {where.get('output')}"
     if where.get("slice"):
         of += f" at {json.dumps(where['slice'])}"
-    lies = " (in lines)" if where.get("folded") else ""
+    folded = " (in lines)" if where.get("folded") else ""
     return (
-        f"where: {of}{lies}: {where.get('mismatch_count')} wrong within rows {top} to {bottom - 1} of {where['rows']}, "
-        f"columns {left} to {right - 1} of {where['columns']}"
+        f"where: {of}{folded}: {where.get('mismatch_count')} wrong within rows {top} to {bottom - 1} of "
+        f"{where['rows']}, columns {left} to {right - 1} of {where['columns']}"
     )
 
 

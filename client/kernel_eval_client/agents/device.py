@@ -18,7 +18,7 @@ def sanitizer_lines(result: Result, source: str) -> Iterator[str]:
     if checked is None:
         return
     yield f"sanitizer: {cut(plain(checked.headline), 300)}"
-    findings = [(tool, finding) for tool in checked.found for finding in tool.findings]
+    findings = [(tool, finding) for tool in checked.tools_with_findings for finding in tool.findings]
     for tool, finding in findings[:_FINDINGS]:
         repeats = f" ({finding.count} times)" if finding.count > 1 else ""
         yield quoted(f"{tool.name}: {finding.kind}{repeats}: {finding.place}", 200)

@@ -115,7 +115,7 @@ _OF_COMPARISON = (
 
 def next_step(result: Result, timeout: int | None = None) -> str:
     """One or two sentences; `timeout` is the job's, in s."""
-    if (checked := result.sanitizer) is not None and checked.found:
+    if (checked := result.sanitizer) is not None and checked.tools_with_findings:
         return UNSOUND
     if result.passed:
         return _passed(result)
@@ -133,14 +133,14 @@ def next_step(result: Result, timeout: int | None = None) -> str:
     return NEXT.get(result.verdict, "Read the error above.") + WITH_TOOLS.get(result.verdict, "")
 
 
-def _passed(found: Result) -> str:
-    if any(flag.code == flags.INTERPRETED for flag in found.kernel.flags):
-        return INTERPRETED if found.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
-    if found.reference is None:
+def _passed(result: Result) -> str:
+    if any(flag.code == flags.INTERPRETED for flag in result.kernel.flags):
+        return INTERPRETED if result.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
+    if result.reference is None:
         return NO_REFERENCE
-    if found.speedup is None:
+    if result.speedup is None:
         return UNMEASURED
-    return {"faster": FASTER, "slower": SLOWER}.get(found.speedup.verdict, NO_DIFFERENCE)
+    return {"faster": FASTER, "slower": SLOWER}.get(result.speedup.verdict, NO_DIFFERENCE)
 
 
 def _timed_out(result: Result, timeout: int | None) -> str:

@@ -29,64 +29,64 @@ def runtime(kernel: KernelResult | None) -> str:
     return ("<= " if kernel.timing.bounded else "") + milliseconds(kernel.timing.stats.mean)
 
 
-def speedup(found: Speedup | None) -> str:
+def speedup(ratio: Speedup | None) -> str:
     """The speed-up with its interval; ">=" or "<=" marks a bound, and "–" a missing one."""
-    if found is None:
+    if ratio is None:
         return "–"
-    if found.bound is not None:
-        return f"{'>=' if found.bound == 'at_least' else '<='} {found.ratio:.2f}x"
-    high = "…" if found.ci_high is None else f"{found.ci_high:.2f}"
-    return f"{found.ratio:.2f}x ({found.ci_low:.2f} to {high})"
+    if ratio.bound is not None:
+        return f"{'>=' if ratio.bound == 'at_least' else '<='} {ratio.ratio:.2f}x"
+    high = "…" if ratio.ci_high is None else f"{ratio.ci_high:.2f}"
+    return f"{ratio.ratio:.2f}x ({ratio.ci_low:.2f} to {high})"
 
 
-def result(console: Terminal, name: str, source: str, found: Result, *, verbose: bool = False) -> None:
+def result(console: Terminal, name: str, source: str, verdict: Result, *, verbose: bool = False) -> None:
     """Prints the verdict with its figures, flags and error. An error names lines of `source`: they are quoted."""
-    kernel = found.kernel
+    kernel = verdict.kernel
     entry = kernel.metadata.get("kernel_name")
-    console.say((found.verdict, GOOD if found.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
-    for title, text in _facts(found):
+    console.say((verdict.verdict, GOOD if verdict.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
+    for title, text in _facts(verdict):
         console.say((f"  {title:<9} ", DIM), text)
-    for flag in found.flags:
+    for flag in verdict.flags:
         console.say(("  flag      ", "yellow"), str(flag))
-    if found.error:
-        _failure(console, found.error, source, verbose=verbose)
-    if (checked := found.sanitizer) is not None:
+    if verdict.error:
+        _failure(console, verdict.error, source, verbose=verbose)
+    if (checked := verdict.sanitizer) is not None:
         show_device.sanitizer(console, checked, source)
-    if (metrics := found.device_metrics) is not None:
+    if (metrics := verdict.device_metrics) is not None:
         show_device.device_metrics(console, metrics)
     if kernel.machine_code:
         machine_code(console, kernel.machine_code)
-    if found.artifacts:
-        console.say(f"  artifacts {_texts(found)}: kernel-eval artifacts {found.job_id} -o DIR", style=DIM)
+    if verdict.artifacts:
+        console.say(f"  artifacts {_texts(verdict)}: kernel-eval artifacts {verdict.job_id} -o DIR", style=DIM)
     if verbose and kernel.output:
         console.say("  printed:", style=DIM)
         console.block(kernel.output, DIM)
 
 
-def _facts(found: Result) -> Iterator[tuple[str, str]]:
-    timing, comparison = found.kernel.timing, found.kernel.comparison
+def _facts(result: Result) -> Iterator[tuple[str, str]]:
+    timing, comparison = result.kernel.timing, result.kernel.comparison
     if timing is not None:
         sure = "" if timing.relative_ci is None else f", ±{timing.relative_ci:.1%}"
         spread = f"median {milliseconds(timing.stats.median)}, 95 % under {milliseconds(timing.stats.percentile_95)}"
         yield (
             "time",
-            f"{runtime(found.kernel)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
+            f"{runtime(result.kernel)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
         )
-    if found.speedup is not None:
-        yield "speed-up", f"{speedup(found.speedup)}, {found.speedup.verdict.replace('_', ' ')}"
-    elif found.speedup_unavailable_reason is not None and found.passed:
-        yield "speed-up", f"none: {found.speedup_unavailable_reason}"
+    if result.speedup is not None:
+        yield "speed-up", f"{speedup(result.speedup)}, {result.speedup.verdict.replace('_', ' ')}"
+    elif result.speedup_unavailable_reason is not None and result.passed:
+        yield "speed-up", f"none: {result.speedup_unavailable_reason}"
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
     for flag in comparison.weak_reference if comparison else ():
         yield "weak", flag.message
-    if (launched := in_a_line(found.kernel.launches)) is not None:
+    if (launched := in_a_line(result.kernel.launches)) is not None:
         yield "launches", launched
-    if found.kernel.inputs.get("inferred"):
-        yield "inputs", str(found.kernel.inputs["inferred"])
-    device = found.environment.get("gpu_name") or found.environment.get("device") or "?"
-    yield "on", f"{device}, job {found.job_id}"
+    if result.kernel.inputs.get("inferred"):
+        yield "inputs", str(result.kernel.inputs["inferred"])
+    device = result.environment.get("gpu_name") or result.environment.get("device") or "?"
+    yield "on", f"{device}, job {result.job_id}"
 
 
 def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
@@ -213,4 +213,6 @@ def truncatable(text: str, style: str = "") -> Text:
 def _what(result: Result) -> str | None:
     """The error of a kernel that did not pass; else the sanitizer's findings, if any."""
     checked = result.sanitizer
-    return result.error or (f"sanitizer {checked.headline}" if checked is not None and checked.found else None)
+    return result.error or (
+        f"sanitizer {checked.headline}" if checked is not None and checked.tools_with_findings else None
+    )

@@ -72,7 +72,7 @@ def _percent(value: float | None) -> str:
 
 def sanitizer(console: Terminal, report: Sanitizer, source: str) -> None:
     """Prints a line about the whole report, and each finding with its line of the source."""
-    style = BAD if report.found else GOOD if report.status == "clean" else "yellow"
+    style = BAD if report.tools_with_findings else GOOD if report.status == "clean" else "yellow"
     console.say(("  sanitizer ", DIM), (report.headline, style))
     for tool in report.tools:
         if tool.status == "unavailable" and report.status != "unavailable":

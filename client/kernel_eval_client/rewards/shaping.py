@@ -76,40 +76,40 @@ class Shaping:
         """The reward of a kernel that the service refuses: too long, or without the contract that it needs."""
         return Scored(self.failed, "refused", {"failed": self.failed}, reason=reason)
 
-    def of_result(self, found: Result) -> Scored:
+    def of_result(self, result: Result) -> Scored:
         """The reward of a verdict."""
-        if found.verdict in NO_WORD:
-            return Scored(None, found.verdict, reason=found.error, result=found)
-        if not found.passed:
-            return Scored(self.failed, found.verdict, {"failed": self.failed}, reason=found.error, result=found)
-        comparison = found.kernel.comparison
+        if result.verdict in NO_WORD:
+            return Scored(None, result.verdict, reason=result.error, result=result)
+        if not result.passed:
+            return Scored(self.failed, result.verdict, {"failed": self.failed}, reason=result.error, result=result)
+        comparison = result.kernel.comparison
         if comparison is None or comparison.weak_reference:
             why = (
                 "it was not compared"
                 if comparison is None
                 else "; ".join(flag.message for flag in comparison.weak_reference)
             )
-            return Scored(self.failed, found.verdict, {"failed": self.failed}, (why,), why, found)
-        held_back = tuple(self._doubts(found))
+            return Scored(self.failed, result.verdict, {"failed": self.failed}, (why,), why, result)
+        held_back = tuple(self._reasons_without_bonus(result))
         bonus = 0.0
-        if not held_back and found.speedup is not None:
-            bonus = self.speed * math.log2(min(self.cap, found.speedup.ci_low))
+        if not held_back and result.speedup is not None:
+            bonus = self.speed * math.log2(min(self.cap, result.speedup.ci_low))
         parts = {"correct": self.correct, "speed": bonus}
-        return Scored(sum(parts.values()), found.verdict, parts, held_back, result=found)
+        return Scored(sum(parts.values()), result.verdict, parts, held_back, result=result)
 
-    def _doubts(self, found: Result) -> Iterator[str]:
+    def _reasons_without_bonus(self, result: Result) -> Iterator[str]:
         """Yields the reasons why this speed-up earns no bonus."""
-        if found.speedup is None:
-            yield found.speedup_unavailable_reason or "no speed-up was measured"
-        elif found.speedup.verdict != "faster" or found.speedup.ci_low <= 1.0:
-            yield f"it is {found.speedup.verdict.replace('_', ' ')}"
-        yield from (flag.message for flag in found.kernel.flags if flag.code not in self.ignored)
-        inputs, comparison = found.kernel.inputs, found.kernel.comparison
+        if result.speedup is None:
+            yield result.speedup_unavailable_reason or "no speed-up was measured"
+        elif result.speedup.verdict != "faster" or result.speedup.ci_low <= 1.0:
+            yield f"it is {result.speedup.verdict.replace('_', ' ')}"
+        yield from (flag.message for flag in result.kernel.flags if flag.code not in self.ignored)
+        inputs, comparison = result.kernel.inputs, result.kernel.comparison
         if inputs.get("inputs_replayed"):
             yield "its inputs were known beforehand"
         if inputs.get("reused_sets") or inputs.get("inputs_not_random"):
             yield "it was given inputs a second time, and may have kept its answers"
-        if skipped_checks := found.budget.get("skipped_checks"):
+        if skipped_checks := result.budget.get("skipped_checks"):
             yield f"its budget did not look at {', '.join(map(str, skipped_checks))}"
         finding = comparison.precision_finding if comparison else None
         if finding is not None and not (self.lower_precision and finding.code == LOWER_PRECISION):
