@@ -178,7 +178,7 @@ def test_what_weights_and_distributions_showed_is_told_in_words(client: FlaskCli
         "distributions": {"checked": ["small"], "skipped": {"tiny": asdict(late)}, "unmodified_inputs": {}}
     }
     page = report(client, completed(client, records, body))
-    assert "Weights copied; both still agree" in page.text and "Not tried: tiny no time" in page.text
+    assert "Weights copied; both still agree" in page.text and "Skipped distribution: tiny no time" in page.text
 
 
 def test_nobodys_text_becomes_markup(client: FlaskClient, records: JobStore, redis: Redis) -> None:
