@@ -26,12 +26,12 @@ from benchmarks.latency import Latency
 from benchmarks.overhead import BenchmarkError, Throughput
 from domain.paths import ROOT
 from domain.settings import settings
-from stack import verdicts
+from stack import demo_report
 from stack.devices import DeviceError
+from stack.local_stack import StartError
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import StartError
 from stack.serve import described
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
 
 
@@ -41,7 +41,7 @@ def main() -> int:
     out_file: Path | None = parser.parse_args().out
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
-        console.width = verdicts.WIDTH
+        console.width = demo_report.WIDTH
     stop_on_signals()
     try:
         figures = _measure(console)

@@ -23,7 +23,7 @@ import torch
 from rich.table import Table
 
 from backends.extensions import toolchain
-from stack import verdicts
+from stack import demo_report
 from stack.terminal import Terminal
 
 SOURCES = Path(__file__).parent / "extensions"
@@ -71,7 +71,7 @@ def main() -> int:
     options = parser.parse_args()
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
-        console.width = verdicts.WIDTH
+        console.width = demo_report.WIDTH
     names = options.names or sorted(path.stem for path in SOURCES.glob("[a-z]*.py"))
     with tempfile.TemporaryDirectory() as temporary:
         compilers = _toolchain(options.state or Path(temporary), console)

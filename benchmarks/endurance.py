@@ -20,9 +20,9 @@ from rich.table import Table
 
 from benchmarks.overhead import BenchmarkError
 from domain.settings import settings
+from stack.local_stack import Stack, running
 from stack.redis_server import free_port
-from stack.running import Stack, running
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
 
 JOB_TTL_S = 60

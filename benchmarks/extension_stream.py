@@ -25,9 +25,9 @@ from domain.kernel import KernelType
 from domain.settings import settings
 from stack import devices, environment
 from stack.devices import DeviceError
+from stack.local_stack import StartError
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import StartError
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
 
 MOST_AT_ONCE = 64

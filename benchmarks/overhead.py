@@ -22,7 +22,7 @@ from benchmarks.stages import by_stage, computing_seconds, device_seconds, secon
 from domain.job import TERMINAL, Stage, State
 from domain.settings import Settings
 from stack import processes
-from stack.running import Stack, running
+from stack.local_stack import Stack, running
 
 ROUND_TRIPS = 20
 BACKLOG = 8

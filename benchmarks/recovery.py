@@ -18,9 +18,9 @@ from benchmarks import jobs
 from benchmarks.overhead import BenchmarkError, job_of, submitted
 from domain.job import TERMINAL, Stage
 from domain.settings import settings
+from stack.local_stack import Stack, running
 from stack.redis_server import free_port
-from stack.running import Stack, running
-from stack.stopping import stop_on_signals
+from stack.shutdown import stop_on_signals
 from stack.terminal import Terminal
 
 WARM_UPS = 12

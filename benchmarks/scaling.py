@@ -22,9 +22,9 @@ from benchmarks.overhead import BenchmarkError, Throughput
 from domain.settings import Settings, settings
 from stack import devices, environment
 from stack.devices import DeviceError, Gpu
+from stack.local_stack import StartError
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import StartError
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
 
 

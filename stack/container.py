@@ -16,7 +16,7 @@ from stack import processes
 from stack.child import Program
 from stack.devices import DeviceError
 from stack.log_line import LogLine
-from stack.stopping import Stop, ignore_signals, stop_on_signals
+from stack.shutdown import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import Supervisor
 
 SLICE_S = 0.5

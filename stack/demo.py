@@ -12,15 +12,15 @@ import httpx
 from rich.live import Live
 
 from domain.settings import Settings
-from stack import environment, verdicts
+from stack import demo_report, environment
 from stack.devices import DeviceError
 from stack.example import every_example
+from stack.example_run import Trial
+from stack.local_stack import Stack, StartError, running
 from stack.redis_server import NoRedisServer, free_port
-from stack.running import Stack, StartError, running
 from stack.serve import described
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
-from stack.trial import Trial
 
 DEADLINE_S = 280.0
 BEAT_S = 0.2
@@ -31,7 +31,7 @@ def demo(settings: Settings) -> int:
     """Returns the exit status: 0 if every verdict is the expected one."""
     console = Terminal(soft_wrap=True)
     if not console.is_terminal:
-        console.width = verdicts.WIDTH
+        console.width = demo_report.WIDTH
     settings = settings.private()
     if not environment.is_set("PORT"):
         settings = dataclasses.replace(settings, port=free_port())
@@ -65,13 +65,13 @@ def _run(stack: Stack, console: Terminal) -> list[Trial]:
                 for trial in (trial for trial in trials if not trial.done):
                     _poll(trial, client)
                 if console.is_terminal:
-                    live.update(verdicts.table(trials, beat), refresh=True)
+                    live.update(demo_report.table(trials, beat), refresh=True)
                 else:
                     _print_progress(trials, reported, console)
                 if all(trial.done for trial in trials) or time.monotonic() > deadline:
                     break
                 stack.tick(BEAT_S)
-    console.print(verdicts.table(trials))
+    console.print(demo_report.table(trials))
     return trials
 
 

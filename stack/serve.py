@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from domain.settings import Settings
 from stack.devices import DeviceError, Gpu
+from stack.local_stack import StartError, running
 from stack.redis_server import NoRedisServer
-from stack.running import StartError, running
-from stack.stopping import Stop, stop_on_signals
+from stack.shutdown import Stop, stop_on_signals
 from stack.terminal import Terminal
 
 SLICE_S = 0.5

@@ -11,7 +11,7 @@ from pathlib import Path
 from domain.settings import Settings
 from stack import container, devices, environment, processes
 from stack.devices import CPU_ONLY, DeviceError, Gpu
-from stack.draining import Drain
+from stack.drain import Drain
 from tasks.fleet.heartbeat import workers
 from tasks.node.redis_client import connect
 

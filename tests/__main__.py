@@ -7,9 +7,9 @@ import time
 
 from stack.terminal import Terminal
 from tests.bench import own_workbench
+from tests.corpus_summary import table, wrong_ones
 from tests.exploits.__main__ import judge as judge_submissions
 from tests.mutants.__main__ import judge as judge_mutants
-from tests.tally import table, wrong_ones
 
 
 def main() -> int:

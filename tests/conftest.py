@@ -136,7 +136,7 @@ def bench() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def court(bench: Any) -> Any:
     """Judges exploits and their honest look-alikes."""
-    from tests.exploits.court import Court
+    from tests.exploits.judge_submission import Court
 
     return Court(bench)
 

@@ -17,7 +17,7 @@ from api.observability.worker_metrics import worker_metrics
 from domain.job import State
 from domain.settings import settings
 from tasks.jobs.counters import CACHE_COUNTERS
-from tasks.jobs.job_lua_lib import BUCKETS_S
+from tasks.jobs.job_script_functions import BUCKETS_S
 from tasks.jobs.job_store import JobStore
 
 Counters = dict[str, float]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.untyped import JsonObject, members, obj, objects
+from api.pages.typed_members import JsonObject, members, obj, objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 

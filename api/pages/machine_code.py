@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.untyped import objects
+from api.pages.typed_members import objects
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 

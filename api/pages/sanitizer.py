@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.untyped import JsonObject, members, obj, objects
+from api.pages.typed_members import JsonObject, members, obj, objects
 
 CLEAN, FINDINGS = "clean", "findings"
 MEANS = {

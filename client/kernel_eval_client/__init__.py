@@ -15,13 +15,13 @@ from kernel_eval_client.builder import (
 )
 from kernel_eval_client.client import Client
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, LaunchDim, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.contract_from_args import contract_from
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.events import Event
 from kernel_eval_client.flag import Flag
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, cuda, guess_type, multi_kernel, torch, torch_cuda, triton
-from kernel_eval_client.live import contract_from
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.original import KernelCode, KernelEvalClient, load_from_file, save_to_file, to_json
 from kernel_eval_client.result import Comparison, KernelResult, Result, Verdict

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.untyped import member, number, objects, text, whole
+from kernel_eval_client.typed_members import member, number, objects, text, whole
 
 MEASURED = "measured"
 FULL = 99.5

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_eval_client.quoted import plain_lines
+from kernel_eval_client.untrusted_text import plain_lines
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.untyped import objects, text
+from kernel_eval_client.typed_members import objects, text
 
 UPPER_BOUND = "upper_bound"
 """The code of a time that is too short to be measured."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernel_eval_client.result import ResponseError, Result
-from kernel_eval_client.untyped import member, text
+from kernel_eval_client.typed_members import member, text
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_eval_client.untyped import number, objects, whole
+from kernel_eval_client.typed_members import number, objects, whole
 
 
 @dataclass(frozen=True)

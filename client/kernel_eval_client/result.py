@@ -15,7 +15,7 @@ from kernel_eval_client.flag import Flag
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known_fields
-from kernel_eval_client.untyped import member
+from kernel_eval_client.typed_members import member
 
 PASSED = "passed"
 Verdict = Literal[

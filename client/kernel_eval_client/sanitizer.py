@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.untyped import number, objects, text, whole
+from kernel_eval_client.typed_members import number, objects, text, whole
 
 SOURCES = (None, "kernel.cu", "kernel.py")
 """Names of the submission's own file in a build; None if the tool names no file."""

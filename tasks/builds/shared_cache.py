@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 
 from domain.fault import JobCancelled, KernelFault
 from tasks.builds import archive as build_archive
-from tasks.builds import shared_cache_lua
+from tasks.builds import shared_cache_scripts
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import FAULT_S, BuildCache
 from tasks.jobs.job_view import text
@@ -74,12 +74,12 @@ class SharedBuilds:
         self._paused_until = 0.0
         self.count = 0
         """Number of builds that this process has shared."""
-        self._missing = redis.register_script(shared_cache_lua.MISSING)
-        self._reserve = redis.register_script(shared_cache_lua.RESERVE)
-        self._renew = redis.register_script(shared_cache_lua.RENEW)
-        self._release = redis.register_script(shared_cache_lua.RELEASE)
-        self._ship = redis.register_script(shared_cache_lua.SHIP)
-        self._drop = redis.register_script(shared_cache_lua.DROP)
+        self._missing = redis.register_script(shared_cache_scripts.MISSING)
+        self._reserve = redis.register_script(shared_cache_scripts.RESERVE)
+        self._renew = redis.register_script(shared_cache_scripts.RENEW)
+        self._release = redis.register_script(shared_cache_scripts.RELEASE)
+        self._ship = redis.register_script(shared_cache_scripts.SHIP)
+        self._drop = redis.register_script(shared_cache_scripts.DROP)
 
     @contextmanager
     def reserve(self, key: str, cancelled: Callable[[], bool], until: float) -> Iterator[Reservation]:

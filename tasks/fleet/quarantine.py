@@ -21,7 +21,8 @@ START_AGAIN_S = 30.0
 """Seconds until a failed test is repeated, and until a test that could not start is tried again."""
 
 FAULTS = "workers:faults"
-"""A hash: consecutive faults of each worker, counted by the transitions of jobs (`tasks/jobs/job_lua_lib.py`)."""
+"""A hash: consecutive faults of each worker, counted by the transitions of jobs
+(`tasks/jobs/job_script_functions.py`)."""
 
 QUARANTINED = "workers:quarantined"
 """A hash: the quarantined workers, with the reason. No job is queued for them either."""

@@ -7,7 +7,7 @@ from typing import Any
 from redis import Redis
 
 from domain.job import State
-from tasks.jobs.job_lua import COUNTERS
+from tasks.jobs.job_scripts import COUNTERS
 from tasks.jobs.job_view import text
 
 RECENT_S = 300

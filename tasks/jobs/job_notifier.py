@@ -11,7 +11,7 @@ from threading import BoundedSemaphore, Event, Lock, Thread
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.jobs.job_lua import CHANNEL, ENDED
+from tasks.jobs.job_scripts import CHANNEL, ENDED
 from tasks.jobs.job_view import text
 
 RETRY_S = 0.2

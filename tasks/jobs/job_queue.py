@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from redis import Redis
 
 from domain.request import Request
-from tasks.jobs import queue_lua
+from tasks.jobs import queue_scripts
 from tasks.jobs.job_view import text
-from tasks.jobs.queue_lua_lib import COMMON
+from tasks.jobs.queue_script_functions import COMMON
 
 __all__ = ["COMMON", "Claim", "JobQueue", "Message", "QueueStats", "queue_of_gpu", "queue_of_worker"]
 
@@ -79,10 +79,10 @@ class JobQueue:
     def __init__(self, redis: Redis, ttl_s: int) -> None:
         self._redis = redis
         self._ttl_s = ttl_s
-        self._claim = redis.register_script(queue_lua.CLAIM)
-        self._move = redis.register_script(queue_lua.MOVE)
-        self._count = redis.register_script(queue_lua.COUNT)
-        self._drop_shares = redis.register_script(queue_lua.DROP_SHARES)
+        self._claim = redis.register_script(queue_scripts.CLAIM)
+        self._move = redis.register_script(queue_scripts.MOVE)
+        self._count = redis.register_script(queue_scripts.COUNT)
+        self._drop_shares = redis.register_script(queue_scripts.DROP_SHARES)
 
     def claim(self, worker: str, gpu: str, message: Message | None, owner_ttl_s: int) -> Claim | None:
         """Start the first job of the queues that this worker serves; None if they are empty.

@@ -13,7 +13,7 @@ from redis import Redis
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
-from tasks.jobs import admission, counters, job_lua
+from tasks.jobs import admission, counters, job_scripts
 from tasks.jobs.admission import UNLIMITED, AcceptedJob, Admission, Limits, Refusal
 from tasks.jobs.job_queue import Claim, JobQueue, Message, UnreadableRequest
 from tasks.jobs.job_view import JobView, text
@@ -45,17 +45,17 @@ class JobStore:
         self._redis = redis
         self._ttl_s = ttl_s
         self.queue = JobQueue(redis, ttl_s)
-        self._create = redis.register_script(job_lua.CREATE)
-        self._read = redis.register_script(job_lua.READ)
-        self._expire = redis.register_script(job_lua.EXPIRE)
-        self._enter_stage = redis.register_script(job_lua.ENTER_STAGE)
-        self._pulse = redis.register_script(job_lua.PULSE)
-        self._complete = redis.register_script(job_lua.COMPLETE)
-        self._fail = redis.register_script(job_lua.FAIL)
-        self._requeue = redis.register_script(job_lua.REQUEUE)
-        self._cancel = redis.register_script(job_lua.CANCEL)
-        self._finish_cancelled = redis.register_script(job_lua.FINISH_CANCELLED)
-        self._cleanup = redis.register_script(job_lua.CLEANUP)
+        self._create = redis.register_script(job_scripts.CREATE)
+        self._read = redis.register_script(job_scripts.READ)
+        self._expire = redis.register_script(job_scripts.EXPIRE)
+        self._enter_stage = redis.register_script(job_scripts.ENTER_STAGE)
+        self._pulse = redis.register_script(job_scripts.PULSE)
+        self._complete = redis.register_script(job_scripts.COMPLETE)
+        self._fail = redis.register_script(job_scripts.FAIL)
+        self._requeue = redis.register_script(job_scripts.REQUEUE)
+        self._cancel = redis.register_script(job_scripts.CANCEL)
+        self._finish_cancelled = redis.register_script(job_scripts.FINISH_CANCELLED)
+        self._cleanup = redis.register_script(job_scripts.CLEANUP)
 
     def create(
         self,

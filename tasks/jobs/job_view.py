@@ -73,7 +73,7 @@ class JobView:
 
     @classmethod
     def from_lua(cls, job_id: str, reply: Sequence[Any]) -> JobView:
-        """The view of an existing job, from the reply of READ in `tasks/jobs/job_lua.py`."""
+        """The view of an existing job, from the reply of READ in `tasks/jobs/job_scripts.py`."""
         flat, result, rank = reply
         return cls.from_hash(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result).with_rank(rank)
 

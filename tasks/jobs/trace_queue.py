@@ -14,7 +14,7 @@ from redis import Redis
 
 DUE = "traces:due"
 EXPORT_ENABLED = "traces:wanted"
-"""`tasks/jobs/job_lua_lib.py` uses both names too."""
+"""`tasks/jobs/job_script_functions.py` uses both names too."""
 
 EXPORT_ENABLED_S = 60
 WAITING = 10_000

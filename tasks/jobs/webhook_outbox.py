@@ -4,8 +4,8 @@ Keys: `job:<id>:webhook` has URL and secret as JSON; it is recorded with the job
 delivered or given up. Due webhooks are in groups, because the receivers of one group may be slow. A group is an API
 key, or a host for jobs without a key. `webhooks:due:<group>` has the jobs of a group and `webhooks:due` the groups,
 both by the time of the next try. `webhooks:group_of` has the group of each job. `finish` in
-`tasks/jobs/job_lua_lib.py`, the end of every job, adds to them. The job's record has the delivery state, without the
-secret.
+`tasks/jobs/job_script_functions.py`, the end of every job, adds to them. The job's record has the delivery state,
+without the secret.
 """
 
 from __future__ import annotations

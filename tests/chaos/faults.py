@@ -23,7 +23,7 @@ MEET_S = 20.0
 
 LONGEST_AWAY_S = 60.0
 FROZEN_S = 6.0
-"""Longer than an owner may be silent (tests/chaos/hasty.py): his job is given to another before he wakes."""
+"""Longer than an owner may be silent (tests/chaos/short_timeouts.py): his job is given to another before he wakes."""
 
 
 class Missed(Exception):

@@ -37,7 +37,7 @@ from tests.tasks.example_jobs import until
 
 START_S = 90.0
 MARK = "STACK_TEST_MARK"
-HASTY = "tests.chaos.hasty"
+HASTY = "tests.chaos.short_timeouts"
 NUMBERS = re.compile(r"(?<![0-9A-Za-z])[0-9]{3,9}(?![0-9A-Za-z])")
 
 

@@ -17,7 +17,7 @@ from kernel_eval_client.agents import brief, mcp_server
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.main import main
 from kernel_eval_client.cli.terminal import Terminal
-from kernel_eval_client.launched import in_a_line
+from kernel_eval_client.launch_summary import in_a_line
 from tests.backends.cuda.test_backend import IO, SCALE
 from tests.client.conftest import Asked
 from tests.client.test_mcp import call

@@ -44,7 +44,7 @@ from kernel_eval_client import (
     save_to_file,
     triton,
 )
-from kernel_eval_client.live import DTYPES
+from kernel_eval_client.contract_from_args import DTYPES
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
 from validation.inputs.contract_inputs import ContractInputs

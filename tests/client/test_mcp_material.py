@@ -12,7 +12,7 @@ pytest.importorskip("mcp", reason="an extra of the client that an offline GPU bo
 from kernel_eval_client import Result
 from kernel_eval_client.agents import brief, mcp_server, parts
 from kernel_eval_client.agents.next_step import next_step
-from kernel_eval_client.quoted import named, plain
+from kernel_eval_client.untrusted_text import named, plain
 from tests.client.suite_files import TWICE
 from tests.client.test_mcp import call
 

@@ -15,9 +15,9 @@ from domain.paths import ROOT
 from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.cli import show
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
-from kernel_eval_client.suites.book import ResultLog, request_key
 from kernel_eval_client.suites.modules import sort_by_imports
 from kernel_eval_client.suites.problem import NotConvertible
+from kernel_eval_client.suites.result_log import ResultLog, request_key
 from kernel_eval_client.suites.sizes import read_sizes, with_sizes
 from tests.client.suite_files import (
     CHECKED_BY_CODE,

@@ -19,7 +19,7 @@ from kernel_eval_client.cli import show
 from kernel_eval_client.cli.dispatch import COMMANDS
 from kernel_eval_client.cli.main import main
 from kernel_eval_client.cli.terminal import Grid, Terminal
-from kernel_eval_client.quoted import plain, plain_lines
+from kernel_eval_client.untrusted_text import plain, plain_lines
 from tests.client.failing import Reply, Told, listening
 from tests.client.hostile import HOSTILE, MARKUP, broken, obeyed, result, service
 from tests.client.test_service import TWICE

@@ -20,11 +20,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.compose import cache, confined, host
+from tests.compose import cache, host, namespaced_command
 from tests.compose.engine import version
 from tests.compose.journal import say
 from tests.compose.project import ROOT
-from tests.compose.within import NOT_RUN
+from tests.compose.trial_entry import NOT_RUN
 
 LONG_S, SHORT_S = 3600, 1500
 """Limits in s. The short trial took 380 to 750 s with the installation of packages; a slow host may take twice that."""
@@ -43,12 +43,14 @@ def removed(stack: ExitStack, prefix: Path | None = None) -> Path:
 def confine(stack: ExitStack, folder: Path, archive: Path, limit_s: int, *more: str) -> int:
     """The trial's exit status: 1 also where it exceeds its limit."""
     runtime = removed(stack, Path("/run"))  # Paths of sockets have to be short.
-    stack.callback(confined.remove_cgroups, runtime.name)
+    stack.callback(namespaced_command.remove_cgroups, runtime.name)
     given = {"--folder": folder, "--runtime": runtime, "--archive": archive, "--limit": limit_s}
     options = [str(word) for pair in given.items() for word in pair]
     try:
-        return confined.run([sys.executable, "-m", "tests.compose.within", *options, *more], limit_s + STOP_S)
-    except confined.TimeLimit as error:
+        return namespaced_command.run(
+            [sys.executable, "-m", "tests.compose.trial_entry", *options, *more], limit_s + STOP_S
+        )
+    except namespaced_command.TimeLimit as error:
         say(f"{error}; killed")
         return 1
 

@@ -10,7 +10,7 @@ import httpx
 
 from domain.result import Status
 from stack.example import Example, every_example
-from stack.trial import Trial
+from stack.example_run import Trial
 from tests.compose.project import BUILT, Project
 
 DEADLINE_S = 420.0

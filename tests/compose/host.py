@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.compose import confined
+from tests.compose import namespaced_command
 from tests.compose.project import tool
 
 ENGINE = {
@@ -71,7 +71,7 @@ def obstacle(programs: Mapping[str, str], folder: Path, *, install: bool) -> str
         return reason
     if needed := missing(programs):
         return f"first `apt-get install {' '.join(needed)}`"
-    tried = subprocess.run([*confined.UNSHARE, "true"], capture_output=True, text=True, check=False)
+    tried = subprocess.run([*namespaced_command.UNSHARE, "true"], capture_output=True, text=True, check=False)
     return f"it needs namespaces: {_last(tried.stderr)}" if tried.returncode != 0 else None
 
 

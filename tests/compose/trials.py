@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.compose import ahead, base, encrypted, events, guide, held, watched
+from tests.compose import base, container_limits, encrypted, events, guide, monitoring, remote_builders
 from tests.compose.engine import Engine
 from tests.compose.journal import say, timed
 from tests.compose.project import BUILT, ROOT, Project, first, own_address, second, tool, wheels
@@ -74,18 +74,18 @@ def whole(made: Engine, work: Path, archive: Path) -> bool:
                 timed(f"build {service}", lambda service=service: project.compose("build", service))  # type: ignore[misc]
         with up(project) as ledger:
             client = ledger.client
-            held.sizes(project, say)
-            held.containers(project, say)
-            held.layers(client, say)
-            held.empty_password(project, say)
+            container_limits.sizes(project, say)
+            container_limits.containers(project, say)
+            container_limits.layers(client, say)
+            container_limits.empty_password(project, say)
             ledger.everything()
-            held.needs(project, say)
+            container_limits.needs(project, say)
             another_node(project, work, ledger)
-            ahead.built_ahead(project, work, ledger, say)
+            remote_builders.built_ahead(project, work, ledger, say)
             guide.followed(ledger, collected)
-            held.flower(project, say)
-            watched.lint(client, say)
-            watched.prometheus(project, say, lambda: ledger.judge("under the eyes of Prometheus", 1))
+            container_limits.flower(project, say)
+            monitoring.lint(client, say)
+            monitoring.prometheus(project, say, lambda: ledger.judge("under the eyes of Prometheus", 1))
             guide.keys(ledger, say)
             guide.other_password(ledger, say)
             guide.backup(ledger, say)
@@ -103,8 +103,8 @@ def short(made: Engine, work: Path, archive: Path) -> bool:
         project.write(REDIS_BIND="127.0.0.1")
         timed("build, at once", lambda: build(project))
     with up(project) as ledger:
-        held.containers(project, say)
-        held.layers(ledger.client, say)
+        container_limits.containers(project, say)
+        container_limits.layers(ledger.client, say)
         ledger.briefly()
     if left := made.left():
         say(f"left after `docker compose down --volumes`: {left}")

@@ -9,8 +9,8 @@ from domain.result import Status
 from stack.terminal import Terminal
 from tasks.runtime.worker_context import WorkerContext
 from tests.bench import own_workbench
+from tests.corpus_summary import Tally, table, wrong_ones
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
-from tests.tally import Tally, table, wrong_ones
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ def why_not(rights: Rights) -> str | None:
     if os.geteuid() != 0:
         return None if rights is ORDINARY else "the tests are not run as root"
     done = subprocess.run(
-        [sys.executable, "-c", "from tests.rights.place import new_mounts; new_mounts()"],
+        [sys.executable, "-c", "from tests.rights.restricted_environment import new_mounts; new_mounts()"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -60,4 +60,4 @@ def interpreter(rights: Rights, folder: Path) -> list[str]:
     """Starts an interpreter with those rights, which can write `folder`."""
     if os.geteuid() != 0:
         return [sys.executable]
-    return [sys.executable, "-m", "tests.rights.place", rights.name, str(folder)]
+    return [sys.executable, "-m", "tests.rights.restricted_environment", rights.name, str(folder)]

@@ -10,8 +10,8 @@ import pytest
 
 from sandbox.isolation.rights import EVERY_SET, Rights
 from tests.rights.host import ROOT, interpreter, require, writable_folder
+from tests.sandbox.allowed_operations import honest
 from tests.sandbox.attacks import attacks
-from tests.sandbox.honest import honest
 
 ASSAULT_S = 280
 
@@ -21,7 +21,7 @@ ASSAULT_S = 280
 def test_every_attack_is_contained_and_honest_work_goes_on(rights: Rights) -> None:
     require(rights)
     with writable_folder(rights) as folder:
-        command = [*interpreter(rights, folder), "-m", "tests.sandbox.assault", "root", "without floods"]
+        command = [*interpreter(rights, folder), "-m", "tests.sandbox.run_attacks_as", "root", "without floods"]
         environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
         ran = subprocess.run(
             command,

@@ -10,7 +10,7 @@ from redis import Redis
 from sandbox.isolation.rights import COMPOSE, WORKER_USER, Rights
 from stack.example import every_example
 from tests.rights.host import interpreter, require, writable_folder
-from tests.rights.worked import AGAIN, EXTENSION, api, worked
+from tests.rights.worker_run import AGAIN, EXTENSION, api, worked
 
 
 @pytest.mark.gpu

@@ -19,8 +19,8 @@ from sandbox.isolation.namespaces import TEMPORARY
 from sandbox.isolation.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
 from stack.example import KERNELS
 from tests.rights.host import interpreter, require, writable_folder
-from tests.rights.place import needed
-from tests.rights.worked import AGAIN, Worked, api, examples, worked
+from tests.rights.restricted_environment import needed
+from tests.rights.worker_run import AGAIN, Worked, api, examples, worked
 
 SEEN = """
 import json, os, sys

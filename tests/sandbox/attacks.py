@@ -1,7 +1,7 @@
 """Attempts to get out of the sandbox, or to use up the host: each the body of a function that returns what it got.
 
-A refusal is an OSError, or nothing returned. Names in capitals are facts about the host that `tests.sandbox.assault`
-puts in front of the source, so that no attack has to guess.
+A refusal is an OSError, or nothing returned. Names in capitals are facts about the host that
+`tests.sandbox.run_attacks_as` puts in front of the source, so that no attack has to guess.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from domain.request import Request
 from domain.settings import settings
 from sandbox.isolation import uid
 from sandbox.isolation.scratch_dir import remove
-from tests.sandbox.assault import ORDINARY_USER
 from tests.sandbox.container import DOCKERS_CAPABILITIES
+from tests.sandbox.run_attacks_as import ORDINARY_USER
 
 SOURCE = """
 import os

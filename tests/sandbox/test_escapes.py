@@ -14,8 +14,8 @@ import pytest
 from domain.paths import ROOT
 from sandbox.isolation.file_access import out_of_reach
 from tests.conftest import die_with_parent
+from tests.sandbox.allowed_operations import honest
 from tests.sandbox.attacks import Attack, attacks
-from tests.sandbox.honest import honest
 from tests.sandbox.interpreter import Interpreter, readable_by_all
 
 READABLE = readable_by_all()
@@ -45,7 +45,7 @@ def assaults(request: pytest.FixtureRequest) -> Iterator[dict[str, dict[str, Any
 def _made(modes: Sequence[tuple[str, Interpreter]]) -> list[tuple[str, dict[str, Any]]]:
     started = {
         mode: subprocess.Popen(
-            [interpreter.executable, "-m", "tests.sandbox.assault", mode.partition(" ")[0], _kinds(mode)],
+            [interpreter.executable, "-m", "tests.sandbox.run_attacks_as", mode.partition(" ")[0], _kinds(mode)],
             cwd=ROOT,
             env=interpreter.environment,
             stdout=subprocess.PIPE,

@@ -21,7 +21,7 @@ COMPILED = ("torch-cuda-scaled-relu",)
 
 def verdicts(mode: str, names: tuple[str, ...]) -> dict[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sandbox.canonical", mode, *names],
+        [sys.executable, "-m", "tests.sandbox.run_examples_as", mode, *names],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -30,7 +30,7 @@ def supervised(folder: Path, script: str, body: str, grace_s: float = 6.0) -> su
     program = f"""
         import os, pathlib
         from stack.child import Program
-        from stack.log_book import LogBook
+        from stack.log_files import LogBook
         from stack.supervisor import Supervisor
 
         folder = pathlib.Path({str(folder)!r})

@@ -16,13 +16,13 @@ from domain.paths import ROOT
 from domain.plain_text import one_entry, plain, plain_lines
 from domain.result import Status
 from domain.settings import CONSOLE, JSON
-from kernel_eval_client import quoted
-from stack import verdicts
+from kernel_eval_client import untrusted_text
+from stack import demo_report
 from stack.container import ContainerLog
 from stack.example import every_example
-from stack.log_book import LogBook
+from stack.example_run import Trial
+from stack.log_files import LogBook
 from stack.terminal import Terminal
-from stack.trial import Trial
 from tasks.node.log_config import formatter
 from tests.client.hostile import HOSTILE, MARKUP, obeyed
 
@@ -74,7 +74,7 @@ def test_the_table_of_the_demo_shows_text() -> None:
     job = {"state": State.COMPLETED, "result": {"verdict": "wrong" + HOSTILE, "kernel_exec_result": kernel}}
     trial = Trial(next(iter(every_example())), Status.PASSED, "j", 0.0, 1.0, job)
     terminal = Terminal(file=written, soft_wrap=True, width=400)
-    terminal.print(verdicts.table([trial]))
+    terminal.print(demo_report.table([trial]))
     terminal.print(f"1/1 {trial.got}")
     assert [each for each in obeyed(written.getvalue()) if "FORGED" not in each] == [] and MARKUP in written.getvalue()
 
@@ -90,7 +90,7 @@ def test_styles_are_still_written_to_a_terminal() -> None:
     "text", [HOSTILE, "a\tb\u00a0c\r\nd\n", "".join(map(chr, range(0x3100))), "\U0001f600\U000e0041"]
 )
 def test_the_client_and_the_server_show_text_alike(text: str) -> None:
-    assert plain(text) == quoted.plain(text) and plain_lines(text) == quoted.plain_lines(text)
+    assert plain(text) == untrusted_text.plain(text) and plain_lines(text) == untrusted_text.plain_lines(text)
 
 
 def test_an_entry_is_indented() -> None:

@@ -15,11 +15,11 @@ from kernel_eval_client.agents.next_step import NEXT, next_step, wrong_ranges
 from kernel_eval_client.agents.wording import for_tools
 from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
 from kernel_eval_client.job import Job
-from kernel_eval_client.launched import in_a_line
+from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
-from kernel_eval_client.quoted import cut, named, plain, quoted
 from kernel_eval_client.result import Comparison, Result
 from kernel_eval_client.timing import Speedup
+from kernel_eval_client.untrusted_text import cut, named, plain, quoted
 
 __all__ = ["MAXIMUM_LENGTH", "NEXT", "describe_state", "of_error", "of_job", "of_jobs", "of_result", "of_service"]
 

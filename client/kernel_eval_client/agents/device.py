@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kernel_eval_client.device_metrics import KernelMetrics, in_words
 from kernel_eval_client.explain import finding_excerpt
-from kernel_eval_client.quoted import cut, plain, quoted
 from kernel_eval_client.result import Result
+from kernel_eval_client.untrusted_text import cut, plain, quoted
 
 _KERNELS, _ADVICE, _METRICS, _FINDINGS = 3, 3, 4, 3
 

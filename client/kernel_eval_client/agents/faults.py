@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from kernel_eval_client.agents.wording import for_tools
 from kernel_eval_client.explain import ErrorLine, error_lines, excerpt
-from kernel_eval_client.quoted import lines, named, quoted
 from kernel_eval_client.result import Result
+from kernel_eval_client.untrusted_text import lines, named, quoted
 
 _BUILD_FAILED = "Error building extension"
 _BUILT_LINE = re.compile(

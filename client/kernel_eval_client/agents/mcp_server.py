@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from kernel_eval_client.address import Address
 from kernel_eval_client.agents.tools import Tools
-from kernel_eval_client.quoted import plain, plain_lines
+from kernel_eval_client.untrusted_text import plain, plain_lines
 
 NAME = "kernel-eval"
 DISTRIBUTION = "kernel-eval-client"

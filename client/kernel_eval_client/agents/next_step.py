@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kernel_eval_client import flag as flags
 from kernel_eval_client.result import Comparison, Result
-from kernel_eval_client.untyped import member, number
+from kernel_eval_client.typed_members import member, number
 
 NEXT = {
     "compile_error": "Mend the lines named above and send the whole source again.",

@@ -9,8 +9,8 @@ from typing import Any
 from kernel_eval_client.agents.brief import MAXIMUM_LENGTH
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.quoted import MARK, lines, named, plain
 from kernel_eval_client.result import Result
+from kernel_eval_client.untrusted_text import MARK, lines, named, plain
 
 _KERNEL_PARTS = frozenset({"timing", "comparison", "inputs", "build", "launches", "artifacts", "output", "sanitizer"})
 _SUBMISSION_PARTS = {

@@ -16,8 +16,8 @@ from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.flow import Retry, verdict
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
-from kernel_eval_client.quoted import plain
 from kernel_eval_client.submission import Submission
+from kernel_eval_client.untrusted_text import plain
 
 PATIENCE_S = 20.0
 CANCEL_S = 10.0

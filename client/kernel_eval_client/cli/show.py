@@ -13,7 +13,7 @@ from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, for_command_l
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import error_lines, excerpt
 from kernel_eval_client.job import Job
-from kernel_eval_client.launched import in_a_line
+from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import KernelResult, Result
 from kernel_eval_client.timing import Speedup

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from kernel_eval_client.quoted import plain_lines
+from kernel_eval_client.untrusted_text import plain_lines
 
 
 class CleanedStream(io.TextIOBase):

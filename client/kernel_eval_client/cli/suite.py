@@ -14,7 +14,7 @@ from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.suites import Case, Outcome, cases, read
-from kernel_eval_client.suites.book import ResultLog, request_key
+from kernel_eval_client.suites.result_log import ResultLog, request_key
 
 
 def suite(session: Session, arguments: argparse.Namespace) -> Exit:

@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from kernel_eval_client.quoted import plain, plain_lines
+from kernel_eval_client.untrusted_text import plain, plain_lines
 
 WIDTH = 400
 """Width in columns without a terminal: a table in a file must be neither wrapped nor truncated."""

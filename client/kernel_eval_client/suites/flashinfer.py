@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel_eval_client.contract import ArgSpec, IOContract, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.contract_from_args import DTYPES, INLINE_BYTES
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
-from kernel_eval_client.live import DTYPES, INLINE_BYTES
 from kernel_eval_client.suites.flashinfer_call import with_entry
 from kernel_eval_client.suites.modules import prelude, sort_by_imports, with_prelude, without_package
 from kernel_eval_client.suites.problem import Candidate, NotConvertible, Problem

@@ -17,7 +17,7 @@ from domain.settings import settings
 from sandbox.isolation import uid
 from sandbox.isolation.scratch_dir import remove
 from stack.example import FOLDER, Example
-from tests.sandbox.assault import ORDINARY_USER
+from tests.sandbox.run_attacks_as import ORDINARY_USER
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The Celery application with every wait for the dead turned down: `celery --app tests.chaos.hasty worker`."""
+"""The Celery application with every wait for the dead turned down: `celery --app tests.chaos.short_timeouts worker`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from domain.settings import Settings
 from stack.processes import node_name
-from stack.stopping import Stop, ignore_signals, stop_on_signals
+from stack.shutdown import Stop, ignore_signals, stop_on_signals
 from stack.supervisor import STACK_NAME, Supervisor
 from tasks.jobs.job_store import ACTIVE, JobStore
 from tasks.jobs.job_view import JobView

@@ -31,9 +31,9 @@ from sandbox.isolation.process_tree import children
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
+from tests.sandbox.allowed_operations import honest
 from tests.sandbox.attacks import Attack, attacks
 from tests.sandbox.container import DOCKERS_CAPABILITIES
-from tests.sandbox.honest import honest
 from tests.sandbox.system_v import SystemV
 
 SECRET = "a-secret-that-nobody-may-read"

@@ -1,8 +1,8 @@
 """A set of rights without a container engine: mounts, a filter, a user, then a program.
 
-`python -m tests.rights.place NAME FOLDER ARGUMENT...`, as root, runs this interpreter with those arguments. It can
-write FOLDER and nothing else that lasts. Whatever it needs lies outside closed homes there: a folder that other users
-cannot enter is covered by an empty one, in which that alone appears again.
+`python -m tests.rights.restricted_environment NAME FOLDER ARGUMENT...`, as root, runs this interpreter with those
+arguments. It can write FOLDER and nothing else that lasts. Whatever it needs lies outside closed homes there: a folder
+that other users cannot enter is covered by an empty one, in which that alone appears again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from domain.paths import ROOT
 from domain.result import Status
 from sandbox.isolation.rights import Rights
 from stack.example import FOLDER, Example
-from stack.trial import Trial
+from stack.example_run import Trial
 from tasks.fleet.heartbeat import WorkerView, workers
 from tests.conftest import die_with_parent, free_port
 from tests.stack.serving import READY_S, STOP_S, wait_for

@@ -19,10 +19,10 @@ from domain.settings import JSON, Settings
 from sandbox.isolation.uid import allow_traversal
 from stack import devices, environment, processes
 from stack.devices import Gpu
-from stack.draining import Drain
-from stack.log_book import LogBook
+from stack.drain import Drain
+from stack.log_files import LogBook
 from stack.redis_server import RedisServer, locked_folder
-from stack.stopping import Stop, ignore_signals
+from stack.shutdown import Stop, ignore_signals
 from stack.supervisor import STACK_NAME, Supervisor
 from stack.terminal import Terminal
 from tasks.node import device_lease

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from domain.settings import JSON
-from stack.log_book import LogBook
+from stack.log_files import LogBook
 from stack.terminal import Terminal
 
 

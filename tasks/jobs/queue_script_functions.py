@@ -1,4 +1,4 @@
-"""Order of the queued jobs, as Lua functions that `tasks/jobs/job_lua_lib.py` includes.
+"""Order of the queued jobs, as Lua functions that `tasks/jobs/job_script_functions.py` includes.
 
 A job is in one queue (a `line` in the Lua code): `evaluate` for any worker, `evaluate.gpu.<model>` for workers with
 that GPU, or `evaluate.<worker>` for that worker alone, after another worker has failed it. A Celery queue of the same

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from domain.result import Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from stack.demo_report import WIDTH, significant, table
 from stack.example import Example
+from stack.example_run import Trial
 from stack.terminal import Terminal
-from stack.trial import Trial
-from stack.verdicts import WIDTH, significant, table
 
 FASTER = Example("compare-faster", "/compare", {}, Status.PASSED, Status.PASSED, faster=True, note="a note")
 STATS = RuntimeStats(0.0123456, 0.001, 0.012, 0.013, 0.0123, 0.013, 0.013)

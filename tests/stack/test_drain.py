@@ -14,7 +14,7 @@ from redis import Redis
 
 from domain.job import State
 from stack.child import Child
-from stack.draining import AGAIN
+from stack.drain import AGAIN
 from stack.redis_server import RedisServer
 from tasks.jobs.job_store import JobStore
 from tests.chaos.load import INPUTS, RIGHT, SLOW_RUN

@@ -15,14 +15,14 @@ Keys (none is shared with Celery):
 - `jobs:deadlines`: queued jobs with a queue timeout, by the time at which it passes.
 - `traces:due` of `tasks/jobs/trace_queue.py`: jobs that have ended.
 
-`tasks/jobs/queue_lua_lib.py` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`, `gpus` and
-`worker:<name>` of `tasks/fleet/heartbeat.py`. They read `workers:quarantined` and increment `workers:faults` of
-`tasks/fleet/quarantine.py`. Redis Cluster is not supported, because Celery does not support it either.
+`tasks/jobs/queue_script_functions.py` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`,
+`gpus` and `worker:<name>` of `tasks/fleet/heartbeat.py`. They read `workers:quarantined` and increment `workers:faults`
+of `tasks/fleet/quarantine.py`. Redis Cluster is not supported, because Celery does not support it either.
 """
 
 from __future__ import annotations
 
-from tasks.jobs import queue_lua_lib
+from tasks.jobs import queue_script_functions
 from tasks.jobs.webhook_outbox import WEBHOOKS
 
 BUCKETS_S = (
@@ -219,4 +219,4 @@ local function fail(ttl, reason)
 end
 """
 
-FUNCTIONS = _CORE + WEBHOOKS + queue_lua_lib.FUNCTIONS + _MOVES
+FUNCTIONS = _CORE + WEBHOOKS + queue_script_functions.FUNCTIONS + _MOVES

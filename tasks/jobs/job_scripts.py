@@ -1,11 +1,11 @@
 """State transitions of a job record, as Lua scripts: each runs as one atomic step in Redis and updates the counters.
 
-`tasks/jobs/job_lua_lib.py` lists the Redis keys.
+`tasks/jobs/job_script_functions.py` lists the Redis keys.
 """
 
 from __future__ import annotations
 
-from tasks.jobs.job_lua_lib import FUNCTIONS
+from tasks.jobs.job_script_functions import FUNCTIONS
 from tasks.jobs.leaderboard import RANK
 
 CHANNEL, ENDED = "jobs:changed", "jobs:ended"

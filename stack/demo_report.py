@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stack.trial import Trial
+from stack.example_run import Trial
 
 SIGNIFICANT = 3
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.compose import confined, trials
+from tests.compose import namespaced_command, trials
 from tests.compose.engine import Engine, EngineError, engine
 from tests.compose.journal import say
 
@@ -43,7 +43,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGALRM, lambda *_: _late(given.limit))
     signal.alarm(given.limit)
-    confined.hide_folders()
+    namespaced_command.hide_folders()
     trial = trials.short if given.short else trials.whole
     good = False
     try:

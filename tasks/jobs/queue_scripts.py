@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.jobs.job_lua_lib import FUNCTIONS
+from tasks.jobs.job_script_functions import FUNCTIONS
 
 # Arguments: '', worker, its GPU model, message id or '', the message's queue, seconds until the owner counts as dead,
 # ttl, seconds after which a job has waited long, one of how many started jobs is such a job, tries
