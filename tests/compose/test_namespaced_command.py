@@ -65,7 +65,10 @@ def test_one_that_does_not_stop_is_killed_with_all_that_it_started() -> None:
 
 def test_it_ends_with_the_process_that_confined_it() -> None:
     mark = f"{FOREVER}.{os.getpid()}"
-    program = f"from tests.compose import namespaced_command; namespaced_command.run({shell(f'echo started; exec sleep {mark}')}, 600)"
+    program = (
+        "from tests.compose import namespaced_command; "
+        f"namespaced_command.run({shell(f'echo started; exec sleep {mark}')}, 600)"
+    )
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"started\n"
         process.kill()

@@ -18,9 +18,7 @@ def bench() -> Iterator[WorkerContext]:
 
 @pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
 def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: WorkerContext, lie: str) -> None:
-    forging = (
-        f"import sandbox.runner.runner\nfrom domain import value\nsandbox.runner.portable = lambda *_: ({lie}, [])\n"
-    )
+    forging = f"import sandbox.runner.runner\nfrom domain import value\nsandbox.runner.runner.portable = lambda *_: ({lie}, [])\n"
     source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
     encoded = forging.replace(lie, f"value.encode({lie})")
     report = judged(bench, kernel(encoded + source), kernel(SOFTMAX))
