@@ -67,11 +67,11 @@ tracing.profile = patched
         (TAMPERED.format("import ctypes; ctypes.string_at(0)"), Status.CRASHED, "SIGSEGV"),
         (TAMPERED.format("time.sleep(60)"), Status.TIMEOUT, "timed out"),
         (
-            "import sandbox.runner.runner\nsandbox.runner.trace_launches = lambda *_: {'op': 'trace'}",
+            "import sandbox.runner.runner\nsandbox.runner.runner.trace_launches = lambda *_: {'op': 'trace'}",
             Status.CRASHED,
             "no valid trace",
         ),
-        ("import sandbox.runner.runner\nsandbox.runner.trace_launches = lambda *_: None", Status.CRASHED, ""),
+        ("import sandbox.runner.runner\nsandbox.runner.runner.trace_launches = lambda *_: None", Status.CRASHED, ""),
     ],
 )
 def test_a_profiler_that_was_tampered_with_is_a_fault_and_no_trace(session, folder, tampering, status, says):
@@ -226,7 +226,7 @@ def test_products_are_counted_by_the_dtype_they_are_done_in(session, folder):
     ["{'float32': float('nan')}", "{'float32': -1}", "{'float32': 10**30}", "[1]", "{str(n): n for n in range(99)}"],
 )
 def test_a_forged_count_is_none(session, folder, count):
-    tampering = f"import sandbox.runner.runner\nsandbox.runner.count_flops = lambda call: {count}"
+    tampering = f"import sandbox.runner.runner\nsandbox.runner.runner.count_flops = lambda call: {count}"
     assert loaded(session, source("return x @ x", tampering), folder).flops([torch.randn(64, 64)]) is None
 
 

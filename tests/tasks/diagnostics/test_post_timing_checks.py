@@ -270,7 +270,8 @@ def test_a_count_that_fails_is_told_and_changes_nothing(
     slow_card(1.0)
     monkeypatch.setattr(post_timing_checks, "OPERATIONS_S", 2.0)
     tampering = (
-        f"import os, time, sandbox.runner.runner\ndef patch(call):\n    {does}\nsandbox.runner.count_flops = patch\n"
+        f"import os, time, sandbox.runner.runner\ndef patch(call):\n    {does}\n"
+        "sandbox.runner.runner.count_flops = patch\n"
     )
     outcome = judged(bench, kernel(tampering + PRODUCT), profile=True).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None

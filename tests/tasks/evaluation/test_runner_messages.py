@@ -18,7 +18,10 @@ def bench() -> Iterator[WorkerContext]:
 
 @pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])
 def test_answers_that_are_no_tensors_are_the_kernels_fault(bench: WorkerContext, lie: str) -> None:
-    forging = f"import sandbox.runner.runner\nfrom domain import value\nsandbox.runner.runner.portable = lambda *_: ({lie}, [])\n"
+    forging = (
+        "import sandbox.runner.runner\nfrom domain import value\n"
+        f"sandbox.runner.runner.portable = lambda *_: ({lie}, [])\n"
+    )
     source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
     encoded = forging.replace(lie, f"value.encode({lie})")
     report = judged(bench, kernel(encoded + source), kernel(SOFTMAX))
@@ -66,7 +69,7 @@ def test_an_answer_of_more_elements_than_memory_is_refused_before_it_is_looked_a
 
 
 def test_a_kernel_cannot_have_windows_of_one_call_by_calling_itself_slow(bench: WorkerContext) -> None:
-    lie = "import sandbox.runner.runner\nsandbox.runner.milliseconds = lambda *_: 1e12\n"
+    lie = "import sandbox.runner.runner\nsandbox.runner.runner.milliseconds = lambda *_: 1e12\n"
     source = "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
     report = judged(bench, kernel(lie + source), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED, report.outcome.message
