@@ -76,7 +76,7 @@ class Executable(ABC):
         return None
 
     def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:
-        """Inputs guessed from the source and tried, with a sentence that describes the guess; None if nothing fits."""
+        """Inputs guessed from the source and confirmed by a call, with a description; None if no guess works."""
         return None
 
     def state(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class MissingText:
 
 
 @dataclass(frozen=True)
-class _Code:
+class _CodeFiles:
     """The files of one kernel or extension: its texts, and its machine code as cubins or inside a library."""
 
     kernel: str
@@ -68,35 +68,35 @@ def listings(folder: Path, forms: Iterable[Form]) -> list[CodeText | MissingText
     ]
 
 
-def _codes(folder: Path) -> Iterator[_Code]:
+def _codes(folder: Path) -> Iterator[_CodeFiles]:
     yield from _raw(folder)
     yield from _extensions(folder)
     yield from _of_triton(folder)
 
 
-def _raw(folder: Path) -> Iterator[_Code]:
+def _raw(folder: Path) -> Iterator[_CodeFiles]:
     if (folder / backend.CUBIN).is_file():
         with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
             name = str(json.loads(_read(folder / backend.PLAN, cache.MAX_NOTE_BYTES))["name"])
-            yield _Code(name, {Form.PTX: [folder / backend.PTX]}, [folder / backend.CUBIN])
+            yield _CodeFiles(name, {Form.PTX: [folder / backend.PTX]}, [folder / backend.CUBIN])
 
 
-def _extensions(folder: Path) -> Iterator[_Code]:
+def _extensions(folder: Path) -> Iterator[_CodeFiles]:
     for place in sorted((folder / jit_build.FOLDER).glob("*/")):
         device_code = sorted(place.glob(f"*{PTX}"))
         if any(place.glob("*.cuda.o")):  # torch names the objects of sources with device code like this.
             for library in sorted(place.glob("*.so")):
-                yield _Code(place.name, {Form.PTX: device_code} if device_code else {}, library=library)
+                yield _CodeFiles(place.name, {Form.PTX: device_code} if device_code else {}, library=library)
 
 
-def _of_triton(folder: Path) -> Iterator[_Code]:
+def _of_triton(folder: Path) -> Iterator[_CodeFiles]:
     for compilation in cache.list_compilations(folder):
         texts = {form: [compilation.file(f".{form}")] for form in (Form.PTX, Form.LLIR, Form.TTGIR, Form.TTIR)}
         variant = f"num_warps={compilation.num_warps}, num_stages={compilation.num_stages}"
-        yield _Code(compilation.name, texts, [compilation.file(".cubin")], variant=variant)
+        yield _CodeFiles(compilation.name, texts, [compilation.file(".cubin")], variant=variant)
 
 
-def _listing(code: _Code, form: Form, folder: Path) -> CodeText | MissingText | None:
+def _listing(code: _CodeFiles, form: Form, folder: Path) -> CodeText | MissingText | None:
     try:
         text = _sass(code, folder) if form is Form.SASS else _text(code, form)
     except NoText as error:
@@ -111,7 +111,7 @@ def _listing(code: _Code, form: Form, folder: Path) -> CodeText | MissingText | 
     return CodeText(code.kernel, form, text[:cut], truncated=True, variant=code.variant)
 
 
-def _text(code: _Code, form: Form) -> str | None:
+def _text(code: _CodeFiles, form: Form) -> str | None:
     if form in code.texts:
         return "\n".join(_read(path, MAX_CHARS + 1) for path in code.texts[form])
     if form is Form.PTX and code.library is not None:
@@ -121,7 +121,7 @@ def _text(code: _Code, form: Form) -> str | None:
     return None
 
 
-def _sass(code: _Code, folder: Path) -> str:
+def _sass(code: _CodeFiles, folder: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix="sass-") as scratch:
         cubins = code.cubins if code.library is None else extract_cubins(code.library, Path(scratch))
         if not cubins:

@@ -1,1 +1,1 @@
-"""Runs untrusted code: zygote and launcher, channel and arena, confinement, and the runner itself."""
+"""Runs untrusted code: the supervisor, the runner, the isolation between them and their protocol."""

@@ -46,7 +46,7 @@ def _row(trial: Trial, spinner: str) -> list[Text]:
             Text(spinner, style="yellow"),
             name,
             expected,
-            Text(trial.progress, style="yellow"),
+            Text(trial.state_text, style="yellow"),
             Text(),
             Text(),
             seconds,

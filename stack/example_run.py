@@ -50,7 +50,7 @@ class Trial:
         return (self.job or {}).get("result") or {}
 
     @property
-    def progress(self) -> str:
+    def state_text(self) -> str:
         """The job's state and stage."""
         job = self.job or {"state": State.QUEUED, "stage": State.QUEUED}
         if job["state"] == State.QUEUED and job.get("queue_position") is not None:

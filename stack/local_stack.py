@@ -115,7 +115,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
 def _require_lease_folder() -> None:
     """Raises StartError if another user can change the folder in which jobs queue for a device."""
     try:
-        device_lease.check_folder()
+        device_lease.create_folder()
     except (InfrastructureFault, OSError) as error:
         raise StartError(f"jobs cannot queue for a device: {error}") from error
 

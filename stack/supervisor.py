@@ -96,7 +96,7 @@ class Supervisor:
         """Kills those that have not ended, and their descendants."""
         slots = [slot for slot in self._slots if slot.program.drains]
         for slot in slots:
-            self._end(slot)
+            self._kill(slot)
             self._slots.remove(slot)
 
     def stop(self) -> None:
@@ -118,9 +118,9 @@ class Supervisor:
         while not all(slot.ended for slot in slots) and time.monotonic() < deadline:
             self._listen(SLICE_S)
         for slot in slots:
-            self._end(slot)
+            self._kill(slot)
 
-    def _end(self, slot: _Slot) -> None:
+    def _kill(self, slot: _Slot) -> None:
         if slot.child is not None:
             slot.child.kill()
             self._unregister(slot.child)
@@ -163,7 +163,7 @@ class Supervisor:
         name, status = slot.program.name, slot.child.process.returncode
         self.deaths[name] = self.deaths.get(name, 0) + 1
         lived = time.monotonic() - slot.child.started
-        self._end(slot)
+        self._kill(slot)
         slot.pause = FIRST_PAUSE_S if lived > STEADY_S else min(slot.pause * 2, LONGEST_PAUSE_S)
         slot.due = time.monotonic() + slot.pause
         self.log.line(STACK_NAME, f"{name} ended with status {status}; it is started again in {slot.pause:g} s")

@@ -1,1 +1,1 @@
-"""Inputs, comparison, tolerance, integrity. Trusted: runs in the referee, and never runs a submission's code."""
+"""Inputs, comparison, tolerance, evidence. Trusted: runs in the referee, and never runs a submission's code."""

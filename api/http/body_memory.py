@@ -6,8 +6,6 @@ process waits for a lock, because a killed process might hold it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.sharedctypes import RawArray
 from threading import Lock
 
@@ -22,7 +20,7 @@ class NoRoom(Exception):
 
 
 class BodyMemory:
-    """The reservations of one process; `place` is its slot in the shared array."""
+    """The reservations of one process, in its slot of the shared array."""
 
     def __init__(self) -> None:
         self._slot = 0
@@ -32,15 +30,6 @@ class BodyMemory:
         """Takes a slot, which another process may have left when it died."""
         self._slot = slot % PROCESS_SLOTS
         _reserved[self._slot] = 0
-
-    @contextmanager
-    def room(self) -> Iterator[Room]:
-        """Reserves memory for one body; frees it at the end."""
-        room = Room(self)
-        try:
-            yield room
-        finally:
-            room.give_back()
 
     def take(self, size: int) -> bool:
         """Reserves memory; returns False, and reserves nothing, where that would exceed the common limit."""
@@ -57,7 +46,7 @@ class BodyMemory:
             _reserved[self._slot] -= size
 
 
-class Room:
+class BodyReservation:
     """The memory reserved for one body; none while it is small."""
 
     def __init__(self, memory: BodyMemory) -> None:

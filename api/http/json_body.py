@@ -10,7 +10,7 @@ from gunicorn.http.errors import ParseException
 from marshmallow import Schema
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
-from api.http.body_memory import BODIES, NoRoom, Room
+from api.http.body_memory import BODIES, BodyReservation, NoRoom
 from api.http.limits import BODY_BYTES_PER_S, BODY_S, READERS, SMALL_BODY
 from api.http.strict_json import BodyError, Path, cost, parse
 
@@ -49,7 +49,7 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
     Raises NoRoom where too little memory is free. Where API keys are needed, the content type may be wrong as long as
     the body is JSON: curl declares a form. `api.auth.authentication` says why other services check it.
     """
-    room = g.setdefault("body_room", Room(BODIES))
+    room = g.setdefault("body_room", BodyReservation(BODIES))
     raw = _read(request, room)
     if len(raw) > SMALL_BODY:
         room.reserve(cost(raw))
@@ -79,7 +79,7 @@ def register(app: Flask) -> None:
             room.give_back()
 
 
-def _read(request: Request, room: Room) -> bytearray:
+def _read(request: Request, room: BodyReservation) -> bytearray:
     """The whole body. Raises RequestEntityTooLarge beyond the app's MAX_CONTENT_LENGTH, BodyLate, or BodyError for bad
     chunks.
 

@@ -19,7 +19,7 @@ _ACCEPTABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class RequestIds:
-    """Wraps the application and gives each request an id. A client's id with other characters is replaced."""
+    """Wraps the application and gives each request an id; replaces a client's id that does not match `_ACCEPTABLE`."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application

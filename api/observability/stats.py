@@ -47,10 +47,10 @@ class StatsSchema(Schema):
 def stats() -> dict[str, Any]:
     """Counters of jobs, builds, timings and devices."""
     quarantined = sum(worker.quarantined is not None for worker in workers(app_context().redis))
-    return {**of_counters(app_context().records.counters(), time.time()), "workers_quarantined": quarantined}
+    return {**stats_body(app_context().records.counters(), time.time()), "workers_quarantined": quarantined}
 
 
-def of_counters(counters: Counters, now: float) -> dict[str, Any]:
+def stats_body(counters: Counters, now: float) -> dict[str, Any]:
     """The body of /stats at epoch time `now`."""
     uptime = max(0.0, now - counters["counting_since"]) if "counting_since" in counters else 0.0
     used = _under(counters, _WORKER_PREFIX)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from api.http.problems import FieldError, Kind, Problem, invalid
-from api.observability.stats import job_stats, of_counters
+from api.observability.stats import job_stats, stats_body
 from api.schemas.batch import line, progress
 from api.schemas.job import body, location, result, summary
 from api.webhook_dispatcher import message
@@ -135,7 +135,7 @@ _BY_SCHEMA: dict[str, Any] = {
         ],
     },
     "Cleanup": {"status": "cleanup_completed", "removed": 12},
-    "Stats": {**of_counters(_COUNTERS, _BEGAN + 60), "workers_quarantined": 0},
+    "Stats": {**stats_body(_COUNTERS, _BEGAN + 60), "workers_quarantined": 0},
     "Health": {
         **{"status": "healthy", "reasons": [], "gpu_available": True, "gpu_count": 1, "broker": "ready"},
         **{"compilation_service": "ready", "profiling_service": "ready", "quarantined": []},

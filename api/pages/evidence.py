@@ -18,7 +18,7 @@ def flags(result: Result) -> list[dict[str, Any]]:
     """Each once: `code`, `message`, `data`, and in `kernel` the side that it is about, None for neither."""
     kernel, reference = result["kernel_exec_result"], result.get("ref_result") or {}
     by_message: dict[str, dict[str, Any]] = {}
-    for side, flag in _all(result, kernel, reference):
+    for side, flag in _collect_flags(result, kernel, reference):
         by_message.setdefault(flag["message"], {"kernel": side, **flag})
     return list(by_message.values())
 
@@ -32,7 +32,7 @@ def subject(flag: Mapping[str, Any]) -> str:
 Sided = tuple[str | None, Mapping[str, Any]]
 
 
-def _all(result: Result, kernel: Result, reference: Result) -> Iterator[Sided]:
+def _collect_flags(result: Result, kernel: Result, reference: Result) -> Iterator[Sided]:
     comparison = kernel.get("comparison") or {}
     yield from _of_request(result)
     for flag in comparison.get("weak_reference") or ():

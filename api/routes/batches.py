@@ -24,7 +24,7 @@ blueprint = APIBlueprint("batches", __name__, tag="Jobs")
 @blueprint.output(BatchViewSchema, description="Its jobs counted, and a line for each")
 @blueprint.doc(summary="A batch's jobs", responses={404: "No such batch", 503: "The broker cannot be reached"})
 def read(batch_id: str, query_data: dict[str, Any]) -> Response:
-    """Reports each job of a batch. With `wait`, the response is delayed until all have ended or the time is over."""
+    """Reports each job of a batch. With `wait`, the response is delayed until all have ended or the wait expires."""
     views, headers = responses.wait_for_jobs(find_batch(batch_id), query_data)
     response = jsonify({"batch_id": batch_id, **progress(views), "jobs": [line(view) for view in views]})
     response.headers.update(headers)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4, uuid5
 from marshmallow import validate
 
 from api.auth.authentication import caller_id
-from api.schemas.fields import Text, WireSchema
+from api.schemas.fields import LenientSchema, Text
 
 HEADER = "Idempotency-Key"
 MAX_CHARS = 255
@@ -18,7 +18,7 @@ MAX_CHARS = 255
 _NAMES = UUID("6d1c5e0f-4f0e-4c68-9f0b-0d3f4f0c8a52")
 
 
-class IdempotencySchema(WireSchema):
+class IdempotencySchema(LenientSchema):
     """The header of submissions."""
 
     idempotency_key = Text(

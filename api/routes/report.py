@@ -13,7 +13,7 @@ from api.pages import job_report, words
 from api.pages.rendering import page
 from api.pages.stages import MEANS, steps
 from api.routes.jobs import find_job
-from api.schemas.fields import Text, WireSchema
+from api.schemas.fields import LenientSchema, Text
 from tasks.jobs.job_view import JobView
 
 blueprint = APIBlueprint("report", __name__, tag="Jobs")
@@ -28,7 +28,7 @@ _ANSWERS: dict[Any, Any] = {
 }
 
 
-class ReportQuerySchema(WireSchema):
+class ReportQuerySchema(LenientSchema):
     """How the page behaves while the job runs."""
 
     refresh = Text(

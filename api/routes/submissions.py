@@ -22,7 +22,7 @@ from api.http.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Pr
 from api.openapi import request_examples
 from api.routes.idempotency import IdempotencySchema, chosen_id, fingerprint
 from api.schemas.batch import BatchResponseSchema, line, progress
-from api.schemas.fields import WireSchema
+from api.schemas.fields import LenientSchema
 from api.schemas.job import JobSchema, ResultSchema, location
 from api.schemas.problem import ProblemSchema
 from api.schemas.request import (
@@ -94,7 +94,7 @@ Decorator = Callable[[Callable[..., Response]], Callable[..., Response]]
 
 
 def _submission(
-    path: str, body: type[WireSchema], body_examples: dict[str, Any], summary: str, *, deprecated: bool = False
+    path: str, body: type[LenientSchema], body_examples: dict[str, Any], summary: str, *, deprecated: bool = False
 ) -> Decorator:
     """Decorates a view that takes such a body: its route, and its part of the OpenAPI document."""
     layers = (

@@ -14,9 +14,9 @@ from api.schemas.fields import (
     Anything,
     Flag,
     Items,
+    LenientSchema,
     Part,
     Text,
-    WireSchema,
     abbreviate,
     one_of,
     whole_number,
@@ -29,7 +29,7 @@ ROLES = ("input", "output", "inout")
 MAX_ARGUMENTS = 256
 
 
-class ArgumentSchema(WireSchema):
+class ArgumentSchema(LenientSchema):
     """One argument, in calling order."""
 
     name = Text(required=True, validate=Length(max=256, error="has more than {max} characters"))
@@ -83,7 +83,7 @@ def _scalar(kind: str, value: Any) -> int | float | str | bool:
     raise ValidationError(f'must be of type "{kind}", not {abbreviate(value)}')
 
 
-class IOContractSchema(WireSchema):
+class IOContractSchema(LenientSchema):
     """All arguments in calling order, and the launch."""
 
     args = Items(

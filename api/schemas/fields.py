@@ -50,7 +50,7 @@ class ObjectSchema(Schema):
         return data
 
 
-class WireSchema(ObjectSchema):
+class LenientSchema(ObjectSchema):
     """A JSON object whose unknown keys are ignored, as the original service does outside of KernelCode."""
 
     class Meta:

@@ -70,7 +70,7 @@ def summary(view: JobView) -> dict[str, Any]:
 
 
 def body(view: JobView) -> dict[str, Any]:
-    """The body of a job."""
+    """The JSON response about a job: summary, explanation, report path and result."""
     return {**summary(view), **_in_words(view), "result": result(view)}
 
 

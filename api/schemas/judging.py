@@ -7,7 +7,7 @@ from typing import Any
 from marshmallow import fields, validate
 
 from api.schemas.device_metrics import CountersField
-from api.schemas.fields import Flag, Items, Part, RealNumber, Text, WholeNumber, WireSchema, one_of
+from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, WholeNumber, one_of
 from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
 from domain.listing import Form
@@ -37,7 +37,7 @@ def tolerance_field() -> fields.Field[Any]:
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 
-class JudgingSchema(WireSchema):
+class JudgingSchema(LenientSchema):
     """The fields of a submission other than its kernels."""
 
     num_trials = WholeNumber(

@@ -56,7 +56,7 @@ class KernelSchema(ObjectSchema):
     )
 
     @validates_schema
-    def _metadata(self, data: dict[str, Any], **_: Any) -> None:
+    def _check_metadata(self, data: dict[str, Any], **_: Any) -> None:
         metadata, errors = data.get("metadata") or {}, {}
         for key in TEXT_METADATA:
             if not isinstance(metadata.get(key), str | None):
@@ -71,7 +71,7 @@ class KernelSchema(ObjectSchema):
             raise ValidationError({"metadata": errors})
 
     @validates_schema
-    def _contract(self, data: dict[str, Any], **_: Any) -> None:
+    def _require_contract(self, data: dict[str, Any], **_: Any) -> None:
         if data.get("io") is None and _needs_contract(data):
             bare, way_out = ("bare ", WAY_OUT) if data["kernel_type"] == KernelType.TRITON else ("", "")
             raise ValidationError(
@@ -81,7 +81,7 @@ class KernelSchema(ObjectSchema):
             )
 
     @post_load
-    def _launch(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def _check_launch(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
         if data.get("io") is not None:
             try:
                 contract, launch = IOContract.from_wire(data["io"]), data["io"].get("launch") or {}

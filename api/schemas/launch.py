@@ -9,7 +9,7 @@ from typing import Any
 
 from marshmallow import ValidationError, post_load
 
-from api.schemas.fields import Anything, WholeNumber, WireSchema, abbreviate, whole_number
+from api.schemas.fields import Anything, LenientSchema, WholeNumber, abbreviate, whole_number
 from domain import expression
 from domain.contract import Dimension, IOContract
 from domain.expression import MAX_DIMENSION, ExpressionError
@@ -36,7 +36,7 @@ _GEOMETRY = {
 }
 
 
-class LaunchSchema(WireSchema):
+class LaunchSchema(LenientSchema):
     """How the kernel is launched; the backend's default replaces what is absent."""
 
     grid = Anything(allow_none=True, metadata=_GEOMETRY)
@@ -118,7 +118,7 @@ def check_launch(io: IOContract, wire: dict[str, Any], kernel_type: KernelType, 
         checked = zip(AXES if isinstance(wire.get(name), dict) else range(3), dimensions or (), caps, strict=False)
         if wrong := {step: problem for step, value, cap in checked if (problem := scale.error(value, 1, cap))}:
             errors[name] = wrong if isinstance(wire[name], (dict, list)) else wrong[0]
-    if "block" not in errors and (threads := scale.product(io.launch.block or ())) > MAX_BLOCK_THREADS:
+    if "block" not in errors and (threads := scale.known_product(io.launch.block or ())) > MAX_BLOCK_THREADS:
         errors["block"] = [f"has {threads} threads; a block has at most {MAX_BLOCK_THREADS}"]
     if io.launch.shared_mem is not None and (problem := scale.error(io.launch.shared_mem, 0, MAX_SHARED_MEM)):
         errors["shared_mem"] = problem
@@ -151,12 +151,12 @@ class _Scale:
         came_to = "" if isinstance(value, int) else f" (which is what {value!r} comes to)"
         return [f"must be between {low} and {high}, not {size}{came_to}"]
 
-    def product(self, dimensions: tuple[Dimension, ...]) -> int:
-        """The product of valid dimensions, without those that wait for the autotuner."""
+    def known_product(self, dimensions: tuple[Dimension, ...]) -> int:
+        """The product of the dimensions whose value is known. It skips those that Triton's autotuner sets."""
         return math.prod(size for size in map(self._size, dimensions) if size is not None)
 
     def _size(self, value: Dimension) -> int | None:
-        """None when a Triton dimension waits for its autotuner; raises ExpressionError for an invalid value."""
+        """None for a dimension that Triton's autotuner sets; raises ExpressionError for an invalid value."""
         if isinstance(value, int):
             return value
         names = expression.names(value)

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, Part, Text, WireSchema, abbreviate
+from api.schemas.fields import Items, LenientSchema, Part, Text, abbreviate
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
@@ -43,7 +43,7 @@ class LegacyCompareSchema(JudgingSchema):
     timeout = timeout_field(LEGACY_TIMEOUT_S)
 
 
-class BatchSchema(WireSchema):
+class BatchSchema(LenientSchema):
     """Many requests in one body; each gets a response of its own."""
 
     jobs = Items(
@@ -53,7 +53,7 @@ class BatchSchema(WireSchema):
     )
 
 
-class CancelSchema(WireSchema):
+class CancelSchema(LenientSchema):
     """Jobs to cancel: a batch, or a list."""
 
     batch_id = Text(validate=validate.Length(1, 100), metadata={"description": "Every job of that batch."})

@@ -19,11 +19,11 @@ from api.schemas.fields import (
     UINT64_HIGH,
     Anything,
     Items,
+    LenientSchema,
     Part,
     RealNumber,
     Text,
     WholeNumber,
-    WireSchema,
     abbreviate,
     one_of,
 )
@@ -66,7 +66,7 @@ def _inflation() -> Inflation:
     return inflation
 
 
-class TensorInitSchema(WireSchema):
+class TensorInitSchema(LenientSchema):
     """How a tensor's content is drawn; parameters that the kind does not use are ignored."""
 
     kind = Text(load_default="randn", allow_none=True, validate=one_of(INIT_KINDS))
@@ -90,7 +90,7 @@ class TensorInitSchema(WireSchema):
             )
 
 
-class TensorDataSchema(WireSchema):
+class TensorDataSchema(LenientSchema):
     """Inline content: base64 of the raw bytes in C order, optionally zlib-compressed."""
 
     data_b64 = Text(required=True)
@@ -143,7 +143,7 @@ def _inflated_size(raw: bytes, expected: int) -> int:
     return size
 
 
-class TensorSpecSchema(WireSchema):
+class TensorSpecSchema(LenientSchema):
     """One tensor. `data` takes precedence over `init`, and its shape and dtype over those beside it."""
 
     shape = Items(

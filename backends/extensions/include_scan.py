@@ -100,7 +100,7 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
 
 
 def named_in(source: Path, folders: list[Path], torch_include: Path) -> set[str]:
-    """Every name in the source and in its own headers."""
+    """Every identifier in the source, in its own headers, and in torch's functional headers if it uses them."""
     text, _ = _with_own_headers(source, [source.parent, *folders])
     return set(_ANY.findall(text + _functional(text, torch_include)))
 

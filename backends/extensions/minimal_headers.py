@@ -77,8 +77,7 @@ inline at::Tensor make_variable(at::Tensor data, bool requires_grad = false) {
 
 
 def write(folder: Path, torch_include: Path) -> None:
-    """Writes the replacements below `folder`. Raises OSError where this torch lacks a header that they are generated
-    from."""
+    """Writes the replacement headers below `folder`. Raises OSError if the installed torch lacks their originals."""
     types = (torch_include / TYPES).read_text(encoding="utf-8")
     own = folder / OWN
     (own / "factories").mkdir(parents=True)

@@ -66,8 +66,8 @@ def _argument(value: Any) -> Any:
     return _original_argument(value)
 
 
-def _is_bits(handle: TensorHandle) -> bool:
-    """Whether the handle stores bits. Truth values that a comparison leaves under its operands' type do not count."""
+def _stores_bit_patterns(handle: TensorHandle) -> bool:
+    """Whether the handle stores numbers as bit patterns. Booleans of a comparison keep the operands' type; they do not."""
     kind = _STORED_AS_BITS.get(handle.dtype.scalar)
     return kind is not None and handle.data.dtype == _BITS[kind.itemsize][0]
 
@@ -75,7 +75,7 @@ def _is_bits(handle: TensorHandle) -> bool:
 def _decoded(handle: TensorHandle) -> _Array:
     """The handle's numbers, as float32 where numpy lacks their type."""
     data: _Array = handle.data
-    if not _is_bits(handle):
+    if not _stores_bit_patterns(handle):
         return data
     kind = _STORED_AS_BITS[handle.dtype.scalar]
     # The copy has a memory order that torch accepts.
@@ -102,7 +102,7 @@ def _as_stored(values: _Array, dtype: tl.dtype) -> TensorHandle:
 
 def _plain(handle: TensorHandle) -> TensorHandle:
     """The same numbers as float32."""
-    return TensorHandle(_decoded(handle), tl.float32) if _is_bits(handle) else handle
+    return TensorHandle(_decoded(handle), tl.float32) if _stores_bit_patterns(handle) else handle
 
 
 def _like(result: TensorHandle, dtype: tl.dtype) -> TensorHandle:
@@ -115,7 +115,7 @@ def _like(result: TensorHandle, dtype: tl.dtype) -> TensorHandle:
 def _cast(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype) -> TensorHandle:
     if dtype.scalar in _STORED_AS_BITS:
         return _encoded(_decoded(value), dtype)
-    if _is_bits(value):
+    if _stores_bit_patterns(value):
         return _as_stored(_decoded(value), dtype)
     if value.dtype.scalar in _STORED_AS_BITS:
         return _as_stored(value.data, dtype)
@@ -123,14 +123,14 @@ def _cast(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype) -> 
 
 
 def _fp_to_fp(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype, rounding: Any) -> TensorHandle:
-    stored_as_bits = dtype.scalar in _STORED_AS_BITS or _is_bits(value)
+    stored_as_bits = dtype.scalar in _STORED_AS_BITS or _stores_bit_patterns(value)
     if not stored_as_bits or _OTHER_ROUNDING in str(rounding):
         return _original_fp_to_fp(builder, value, dtype, rounding)
     return _cast(builder, value, dtype)
 
 
 def _binary(builder: InterpreterBuilder, left: TensorHandle, right: TensorHandle, operation: Any) -> TensorHandle:
-    if not _is_bits(left):
+    if not _stores_bit_patterns(left):
         return _original_binary(builder, left, right, operation)
     return _like(_original_binary(builder, _plain(left), _plain(right), operation), left.dtype)
 
@@ -138,20 +138,20 @@ def _binary(builder: InterpreterBuilder, left: TensorHandle, right: TensorHandle
 def _ternary(
     builder: InterpreterBuilder, first: TensorHandle, second: TensorHandle, third: TensorHandle, operation: Any
 ) -> TensorHandle:
-    if not _is_bits(third):
+    if not _stores_bit_patterns(third):
         return _original_ternary(builder, first, second, third, operation)
     plain = (_plain(first), _plain(second), _plain(third))
     return _like(_original_ternary(builder, *plain, operation), third.dtype)
 
 
 def _unary(builder: InterpreterBuilder, value: TensorHandle, operation: Any) -> TensorHandle:
-    if not _is_bits(value):
+    if not _stores_bit_patterns(value):
         return _original_unary(builder, value, operation)
     return _like(_original_unary(builder, _plain(value), operation), value.dtype)
 
 
 def _fma(builder: InterpreterBuilder, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
-    if not _is_bits(z):
+    if not _stores_bit_patterns(z):
         return _original_fma(builder, x, y, z)
     return _like(_original_fma(builder, _plain(x), _plain(y), _plain(z)), z.dtype)
 
@@ -161,15 +161,15 @@ def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: Tenso
 
 
 def _atomic(builder: InterpreterBuilder, kind: Any, pointer: TensorHandle, value: TensorHandle, *options: Any) -> Any:
-    if _is_bits(value):
+    if _stores_bit_patterns(value):
         raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}")
     return _original_atomic(builder, kind, pointer, value, *options)
 
 
 def _reduction(operation: Any, inputs: Any) -> Any:
     """Implements `tl.reduce` and `tl.associative_scan`, and with them `tl.sum`."""
-    if isinstance(inputs, tuple) and any(_is_bits(tensor.handle) for tensor in inputs):
-        plain = tuple(tensor.to(tl.float32) if _is_bits(tensor.handle) else tensor for tensor in inputs)
+    if isinstance(inputs, tuple) and any(_stores_bit_patterns(tensor.handle) for tensor in inputs):
+        plain = tuple(tensor.to(tl.float32) if _stores_bit_patterns(tensor.handle) else tensor for tensor in inputs)
         results = _original_reduction(operation, plain)
         return tuple(result.to(tensor.dtype) for result, tensor in zip(results, inputs, strict=True))
     return _original_reduction(operation, inputs)

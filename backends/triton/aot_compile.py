@@ -86,4 +86,4 @@ def _stand_in(argument: Any) -> Any:
 def _resources(kernel: Any, arch: str) -> dict[str, Any]:
     metadata = kernel.metadata
     cubin = getattr(kernel, "asm", {}).get("cubin")
-    return cache.resources(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)
+    return cache.configuration_facts(cubin, arch, metadata.num_warps, metadata.num_stages, metadata.shared)

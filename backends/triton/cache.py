@@ -55,14 +55,14 @@ def list_resources(folder: Path, arch: str | None, limit: int) -> list[dict[str,
     reports = []
     for compilation in list_compilations(folder)[:limit]:
         with suppress(OSError), compilation.file(".cubin").open("rb") as file:
-            report = resources(
+            report = configuration_facts(
                 file.read(MAX_CUBIN_BYTES), arch, compilation.num_warps, compilation.num_stages, compilation.shared
             )
             reports.append({"name": compilation.name, **report})
     return reports
 
 
-def resources(cubin: Any, arch: str | None, num_warps: int, num_stages: int, shared: int) -> dict[str, Any]:
+def configuration_facts(cubin: Any, arch: str | None, num_warps: int, num_stages: int, shared: int) -> dict[str, Any]:
     """The options of one configuration, and the resources of its machine code where that can be read."""
     facts: dict[str, Any] = {"num_warps": num_warps, "num_stages": num_stages, "shared_bytes": shared}
     try:

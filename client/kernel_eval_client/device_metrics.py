@@ -71,7 +71,7 @@ class KernelMetrics:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, wire: Mapping[str, Any]) -> KernelMetrics:
+    def from_wire(cls, wire: Mapping[str, Any]) -> KernelMetrics:
         """Reads one entry of `kernels`; missing or malformed members become None."""
         stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
         requested, registers = wire.get("requested_metrics"), number(wire.get("registers"))
@@ -113,7 +113,7 @@ class SideMetrics:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, wire: Mapping[str, Any]) -> SideMetrics:
+    def from_wire(cls, wire: Mapping[str, Any]) -> SideMetrics:
         """Reads `candidate` or `reference`; missing or malformed members become None."""
         advice = [
             Advice(
@@ -127,7 +127,7 @@ class SideMetrics:
         return cls(
             status=text(wire.get("status")) or "unavailable",
             reason=text(wire.get("reason")),
-            kernels=tuple(KernelMetrics.of(each) for each in objects(wire.get("kernels"))),
+            kernels=tuple(KernelMetrics.from_wire(each) for each in objects(wire.get("kernels"))),
             kernels_omitted=whole(wire.get("kernels_omitted")) or 0,
             advice=tuple(advice),
             seconds=number(wire.get("seconds")),
@@ -163,7 +163,7 @@ class DeviceMetrics:
         return [(name, side) for name, side in named if side is not None]
 
     @classmethod
-    def of(cls, wire: Any) -> DeviceMetrics | None:
+    def from_wire(cls, wire: Any) -> DeviceMetrics | None:
         """Reads `kernel_exec_result.metadata.device_metrics`; None if the request asked for no metrics."""
         if not isinstance(wire, Mapping):
             return None
@@ -174,8 +174,8 @@ class DeviceMetrics:
             level=text(wire.get("level")),
             metrics=tuple(each for each in metrics if isinstance(each, str)) if isinstance(metrics, list) else (),
             profiler=text(wire.get("profiler")),
-            candidate=SideMetrics.of(candidate) if isinstance(candidate, Mapping) else None,
-            reference=SideMetrics.of(reference) if isinstance(reference, Mapping) else None,
+            candidate=SideMetrics.from_wire(candidate) if isinstance(candidate, Mapping) else None,
+            reference=SideMetrics.from_wire(reference) if isinstance(reference, Mapping) else None,
             raw=wire,
         )
 

@@ -31,7 +31,7 @@ class MachineCode:
         """Reads every kernel in `build`; `name` is the name of a single kernel without one."""
         entries = [entry for key in ("variants", "kernels") for entry in objects(build.get(key))]
         if entries:
-            return [cls._of(entry, _name(entry, number)) for number, entry in enumerate(entries, 1)]
+            return [cls._of(entry, _variant_label(entry, number)) for number, entry in enumerate(entries, 1)]
         return [cls._of(build, str(build.get("kernel") or name))] if build.get("registers") is not None else []
 
     @classmethod
@@ -53,6 +53,6 @@ class MachineCode:
         )
 
 
-def _name(entry: Mapping[str, Any], number: int) -> str:
+def _variant_label(entry: Mapping[str, Any], number: int) -> str:
     chosen = ", ".join(f"{key}={entry[key]}" for key in ("num_warps", "num_stages") if entry.get(key) is not None)
     return str(entry.get("name") or f"variant {number}") + (f": {chosen}" if chosen else "")

@@ -179,12 +179,12 @@ class Result:
     @property
     def device_metrics(self) -> DeviceMetrics | None:
         """The hardware counters of both sides; None if the request did not ask for `device_metrics`."""
-        return DeviceMetrics.of(self.kernel.metadata.get("device_metrics"))
+        return DeviceMetrics.from_wire(self.kernel.metadata.get("device_metrics"))
 
     @property
     def sanitizer(self) -> Sanitizer | None:
         """The report of compute-sanitizer about the kernel; None if the request did not ask to `sanitize`."""
-        return Sanitizer.of(self.raw["kernel_exec_result"].get("sanitizer"))
+        return Sanitizer.from_wire(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
     def flags(self) -> Sequence[Flag]:

@@ -82,7 +82,7 @@ class Sanitizer:
         return f"unavailable: {self.reason or 'no reason is given'}"
 
     @classmethod
-    def of(cls, wire: Any) -> Sanitizer | None:
+    def from_wire(cls, wire: Any) -> Sanitizer | None:
         """Reads `kernel_exec_result.sanitizer`; None if the request did not ask for it."""
         if not isinstance(wire, Mapping):
             return None

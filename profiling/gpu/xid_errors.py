@@ -37,7 +37,7 @@ CARD = {
     120: "an error of its system processor (GSP)",
     140: "an unrecovered memory error",
     143: "an error while it was being initialised",
-    154: "it wants to be reset",
+    154: "it needs a reset",
 }
 NOTED = {
     46: "the GPU stopped processing, for a reason that the number does not tell",
@@ -82,11 +82,11 @@ class CardErrors:
         self._pid: int | None = None
         self._events: Any = None
 
-    def clear(self) -> None:
+    def discard_pending(self) -> None:
         """Drops the reports so far: an earlier job caused them."""
-        self.new()
+        self.take_new()
 
-    def new(self, within_s: float = 0.0) -> list[CardError] | CardUnavailable:
+    def take_new(self, within_s: float = 0.0) -> list[CardError] | CardUnavailable:
         """The errors reported since the last call; waits up to `within_s` for the first."""
         if self._card is None:
             return CardUnavailable("there is no GPU: this worker judges on the CPU")
@@ -103,7 +103,7 @@ class CardErrors:
             except pynvml.NVMLError_Timeout:
                 return errors
             except pynvml.NVMLError as error:
-                return errors or CardUnavailable(f"the driver does not tell the card's errors any more ({error})")
+                return errors or CardUnavailable(f"the driver no longer reports the GPU's errors ({error})")
             errors.append(CardError(int(event.eventData)))
             wait_ms = 0
 

@@ -118,8 +118,8 @@ def pooled_speedup(
     """The mean of the logarithms of the ratios over pairs of processes, with a 95 % interval from their spread.
 
     `references` and `candidates` are the timings in those processes. If one process gives only a bound, the result is
-    that bound; if one gives none, it is None. A ratio that the host may have changed, by a flag of its timing, counts
-    with its whole interval.
+    that bound; if one gives none, it is None. A pair whose candidate has the flag HOST_JITTER counts with both ends of
+    its interval in place of its ratio.
     """
     speedups = [one for one in each if one is not None]
     if len(speedups) < len(each):

@@ -52,7 +52,7 @@ class Cgroup:
 
     def memory_kills(self) -> int | None:
         """How many of its processes the OOM killer has killed; None if the kernel does not count that."""
-        return memory_kills.count(self._path / "memory.events")
+        return memory_kills.oom_kill_count(self._path / "memory.events")
 
     def end(self) -> None:
         """Kills every process in it at once."""

@@ -19,7 +19,7 @@ class FolderTooLarge(Exception):
     """The folder has more entries or levels than the limits allow."""
 
 
-def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Everything below the folder, without following links; raises FolderTooLarge.
 
     Skips entries that cannot be read or have gone meanwhile.
@@ -43,7 +43,7 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 def used_bytes(folder: Path) -> int:
     """Disk space of the folder's files, in bytes; raises FolderTooLarge."""
     used = 0
-    for entry in entries(folder):
+    for entry in walk(folder):
         with contextlib.suppress(OSError):
             used += entry.stat(follow_symlinks=False).st_blocks * 512
     return used

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sandbox.isolation.rights import CAPABILITIES
 from sandbox.isolation.rlimits import die_with_parent
-from sandbox.isolation.scratch_dir import entries
+from sandbox.isolation.scratch_dir import walk
 from sandbox.isolation.syscalls import call, prctl
 
 CAP_DAC_READ_SEARCH, CAP_SETPCAP, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 2, 8, 19, 21
@@ -80,7 +80,7 @@ def give(folder: Path) -> None:
     owner = folder.stat()
     if owner.st_uid == os.geteuid():
         return
-    listing = list(entries(folder))
+    listing = list(walk(folder))
     links: Counter[tuple[int, int]] = Counter()
     for entry in listing:
         with contextlib.suppress(OSError):

@@ -51,7 +51,7 @@ def to_wire(result: Any, keys: list[Keys]) -> Any:
         case tuple() | list():
             return _list(to_wire(item, keys) for item in result)
         case Mapping():
-            names = list(map(_name, result))
+            names = list(map(_key_text, result))
             keys.append(tuple(result) if None not in names else None)
             return _named(
                 KEYS, [(name, to_wire(item, keys)) for name, item in zip(names, result.values(), strict=True)]
@@ -84,11 +84,11 @@ def _named(kind: str, members: list[tuple[str | None, Any]]) -> Any:
     return {kind: names, MEMBERS: forms}
 
 
-def _name(key: Any) -> str | None:
+def _key_text(key: Any) -> str | None:
     """A text that equal keys share in every process; None if the key is of another type, or too long."""
     match key:
         case numpy.generic():
-            return _name(key.item()) if not isinstance(key.item(), numpy.generic) else None
+            return _key_text(key.item()) if not isinstance(key.item(), numpy.generic) else None
         case str():
             name = str.__repr__(key)
         case bool() | int() if -(2**63) <= key < 2**63:
@@ -98,7 +98,7 @@ def _name(key: Any) -> str | None:
         case None:
             name = "None"
         case tuple():
-            names = [_name(item) for item in key]
+            names = [_key_text(item) for item in key]
             if None in names:
                 return None
             name = f"({', '.join(map(str, names))})"

@@ -27,7 +27,7 @@ _spare_the_compiler()
 
 
 def count_flops(call: Callable[[], object]) -> dict[str, int]:
-    """Operations of products, convolutions and attention in one call, by the wire name of their dtype.
+    """FLOPs of matrix products, convolutions and attention in one call, by the wire name of the dtype.
 
     torch counts only operators with a formula, so the figure is a lower bound. Masks of attention are ignored.
     """

@@ -54,8 +54,9 @@ class Usage:
     def check(self, now: float, *, idle: bool) -> None:
         """Raises KernelFault (OUT_OF_MEMORY) if a limit is exceeded. `now` is from time.monotonic().
 
-        Costs 40 µs. Slower checks wait until the runner is silent (`idle`), so that they delay nobody. They run at
-        longer intervals if it never is, and at once if it uses much.
+        Costs 40 µs. Slower checks run while the runner is silent (`idle`), so that they delay no message. With a runner
+        that is never silent, they run every AT_LEAST_EVERY_S. Memory is read every FAMILY_EVERY_S once the runner's own
+        upper bound exceeds the limit.
         """
         much = memory_accounting.upper_bound(self._pid) - self.exempt.bytes > self._memory_limit
         soon = idle or much or self._seems_too_much_since is not None
@@ -108,11 +109,11 @@ class Usage:
             raise _too_much(f"left {error}") from error
         if used > scratch_dir.MAX_BYTES:
             raise _too_much(f"wrote more than {scratch_dir.MAX_BYTES >> 30} GiB into its folder")
-        if self._holds_removed(used):
+        if self._over_limit_by_deleted_files(used):
             limit = f"{scratch_dir.MAX_BYTES >> 30} GiB of the disk"
             raise _too_much(f"took more than {limit}, with files that it had removed and still held,")
 
-    def _holds_removed(self, named: int) -> bool:
+    def _over_limit_by_deleted_files(self, named: int) -> bool:
         """Whether files without a name put it over the limit; searching for them takes milliseconds.
 
         It searches only if the disk has lost enough space. Others write to the disk too, so the loss counts only as far

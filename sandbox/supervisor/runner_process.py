@@ -232,7 +232,7 @@ class RunnerProcess:
     def _count_memory_kills(self) -> int | None:
         """OOM kills in its own group, else on the whole machine, where another process's kill may count as its own."""
         own = self._group.memory_kills() if self._group is not None else None
-        return oom_kills.count(oom_kills.MACHINE) if own is None else own
+        return oom_kills.oom_kill_count(oom_kills.MACHINE) if own is None else own
 
     def freeze(self) -> int:
         """Stops the process and its descendants until `thaw`; returns when none ran any more (time.perf_counter_ns).

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.isolation.scratch_dir import FolderTooLarge, entries
+from sandbox.isolation.scratch_dir import FolderTooLarge, walk
 
 MAX_FOLDER_BYTES = 2 << 30
 """Maximum bytes of all files of a build; sparse files count in full, because they are read to their end."""
@@ -34,7 +34,7 @@ def digest(folder: Path) -> bytes:
     if not folder.is_dir():  # No submission can remove its own folder.
         raise FileNotFoundError(errno.ENOENT, "the folder of a build is gone")
     try:
-        contents = sorted(entries(folder), key=lambda entry: entry.path)
+        contents = sorted(walk(folder), key=lambda entry: entry.path)
     except FolderTooLarge as error:
         raise KernelFault(Status.UNSUPPORTED, f"the build left {error}: write less while it is imported") from error
     for entry in contents:

@@ -10,7 +10,7 @@ from pathlib import Path
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 from sandbox.isolation import uid
-from sandbox.isolation.scratch_dir import FolderTooLarge, entries, remove
+from sandbox.isolation.scratch_dir import FolderTooLarge, remove, walk
 
 MAX_BYTES = 1 << 20
 _READ_AND_WRITE = stat.S_IRUSR | stat.S_IWUSR
@@ -44,7 +44,7 @@ def relocate(folder: Path, built_in: Path | str) -> None:
 
     Triton keeps these files accessible to their owner: an inaccessible file of such a name is not Triton's, and stays.
     """
-    for entry in list(entries(folder)):
+    for entry in list(walk(folder)):
         if not (entry.name.startswith("__grp__") and entry.name.endswith(".json")):
             continue
         if not entry.is_file(follow_symlinks=False):

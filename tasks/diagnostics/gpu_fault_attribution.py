@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 def new_card_errors(contenders: Iterable[KernelRun], bench: WorkerContext) -> list[CardError] | CardUnavailable:
     """The driver's reports of card errors since the last call; waits up to REPORT_S for one if a kernel failed."""
     failed = any(contender.fault is not None for contender in contenders)
-    return bench.card_errors.new(REPORT_S if failed else 0.0)
+    return bench.card_errors.take_new(REPORT_S if failed else 0.0)
 
 
 def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) -> None:

@@ -87,7 +87,7 @@ def _run(
             with device_lease(bench.device_id, cancelled, request.queue_offset_s):
                 started = time.monotonic()
                 try:
-                    bench.card_errors.clear()
+                    bench.card_errors.discard_pending()
                     with until_stopped(contenders, queues, request.timeout):
                         job.evaluate()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s

@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 def label(job_id: str, attempt: int, request: Request | None = None) -> str:
     """How Flower names a job: kernel name and type and operation, if known, then short job id and attempt."""
     description = (
-        (name_of(request.kernel), request.kernel.kernel_type, request.operation) if request is not None else ()
+        (kernel_name(request.kernel), request.kernel.kernel_type, request.operation) if request is not None else ()
     )
     return " ".join(filter(None, (*description, f"{job_id[:SHORT_ID]}.{attempt}")))
 
 
-def name_of(kernel: Kernel) -> str | None:
+def kernel_name(kernel: Kernel) -> str | None:
     """The kernel's name in its metadata, if it is one plain word: metadata may hold anything, even source code."""
     names = (kernel.metadata.get(key) for key in NAMES)
     return next((name for name in names if isinstance(name, str) and _PLAIN.fullmatch(name)), None)

@@ -40,7 +40,7 @@ class Message:
 class Claim:
     """The right to run one attempt of a job. Every transition names the attempt, so a stale owner changes nothing.
 
-    `queue_to_wake` names a queue that now has fewer messages than jobs: the worker that claims sends it one.
+    `queue_to_wake` names a queue that now has fewer messages than jobs; the claiming worker publishes one to it.
     """
 
     job_id: str
@@ -146,9 +146,9 @@ def read_request(stored: bytes | str) -> Request:
         raise ValueError(repr(error)) from error
 
 
-def job_of(queue_key: str) -> str:
-    """The job id at the end of a queue key."""
-    return queue_key.split(":", 4)[4]
+def job_of(place: str) -> str:
+    """The job id at the end of a job's place in a queue."""
+    return place.split(":", 4)[4]
 
 
 def queue_of_worker(worker: str) -> str:

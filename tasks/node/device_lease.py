@@ -89,8 +89,8 @@ def tidy() -> None:
             _alive(folder / other)
 
 
-def check_folder() -> None:
-    """Create the folder of the leases. Raises UnsafeFolder if another user could change it, and OSError."""
+def create_folder() -> None:
+    """Creates the folder of the leases. Raises OSError, and UnsafeFolder if another user could change the folder."""
     with _locked(_folder()):
         pass
 

@@ -122,10 +122,10 @@ class RunnerPool:
         return [next(runners[several]) for several in kinds]
 
     def refill(self, calm: Callable[[], bool] = lambda: False) -> None:
-        """Makes runners for the next jobs, as far as there is room. Raises KernelFault if the device has no memory.
+        """Adds runners for the next jobs, up to the pool's room. Raises KernelFault if the device has no memory.
 
-        With too few left, it makes AT_ONCE more than the next job needs, so that the jobs after it find some too. While
-        the device is `calm`, and so no window has to wait, it replaces every runner that was taken.
+        If few are left, it adds AT_ONCE beyond what the next job needs. While `calm()` is true (no window is due), it
+        also replaces each runner that a job has taken.
         """
         self._remove_dead()
         needed = max(self._lately, default=0)

@@ -68,7 +68,7 @@ class RestartJob(Exception):
         self.queues = queues
 
     def after(self, held_s: float) -> RestartJob:
-        """The same restart, with the time added for which this attempt held the device."""
+        """A copy of this restart whose `held_s` includes the time that this attempt held the device."""
         return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s))
 
 

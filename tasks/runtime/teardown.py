@@ -1,4 +1,4 @@
-"""Ends the runners of a job together, and after its report is made where they disturb nobody's windows."""
+"""Ends the runners of a job: at once, or after the report is made, if no other job's windows suffer."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ OTHER_ANSWERS = Flag(
     "not include the work that makes them",
 )
 NOT_KEPT = (
-    "nothing was handed in where answers are asked for only when all calls are over: what a call returns has to be a "
-    "tensor that holds its answer then"
+    "a call returned nothing when its outputs were requested only after the last call: it must return a tensor that "
+    "still holds its output then"
 )
 NO_TIME = Flag(
     FlagCode.DEFERRED_OUTPUTS_UNTESTED,
@@ -56,7 +56,7 @@ PARTS = (torch.float16, torch.float32, torch.float64)
 
 @dataclass(frozen=True)
 class _Contents:
-    """The contents of a layout, to write them again; `image` is None if the layout still holds them."""
+    """Saved inputs of one layout, which `put` restores; `image` is None if the layout was not overwritten."""
 
     image: torch.Tensor | None
     seed: int

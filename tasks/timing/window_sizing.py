@@ -51,7 +51,7 @@ class WindowSize:
         return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders, needed))
 
     def limited_by_candidate(self, record: TimeRecord) -> bool:
-        """Whether windows held few short calls because of the candidate, even if no more of them could be queued."""
+        """Whether the windows held few, short calls although the limits of the other kernels allow more."""
         call_ms = _measured_ms(record)
         if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
             return False

@@ -97,7 +97,7 @@ class Card:
         sample = self._monitor.sample()
         if not isinstance(sample, CardSample):
             return {"unavailable": sample.reason}
-        errors = self._errors.new()
+        errors = self._errors.take_new()
         if isinstance(errors, list):
             self._xids.update(str(error.xid) for error in errors)
         figures = {

@@ -154,7 +154,7 @@ def claim_name(sender: Any, **_: Any) -> None:
 def check_sandbox(**_: Any) -> None:
     """Before the pool starts: exit if a required sandbox layer is missing, or another user could disturb jobs."""
     try:
-        device_lease.check_folder()
+        device_lease.create_folder()
     except (InfrastructureFault, OSError) as error:
         raise SystemExit(f"jobs cannot queue for a device: {error}; LEASE_DIR is the folder") from error
     _layers.update(probe_sandbox(gpu=device_info.detect().is_gpu))
@@ -175,7 +175,7 @@ def write_shutdown_notice(how: str, **_: Any) -> None:
 
 
 def worker_queues(name: str) -> tuple[str, str]:
-    """The worker's further queues: for jobs that ask for its GPU, and for jobs that another worker has failed."""
+    """The worker's two queues beside the common one: for jobs of its GPU model, and for jobs that others failed."""
     return queue_of_gpu(device_info.detect().model), queue_of_worker(name)
 
 

@@ -190,10 +190,10 @@ def _on_device(result: Result) -> Iterator[str]:
         yield quoted(f"launches {launched}", 300)
     yield from device.counter_lines(result)
     for code in result.kernel.machine_code[:_KERNELS]:
-        yield cut(_code(code), 200)
+        yield cut(_machine_code_line(code), 200)
 
 
-def _code(code: MachineCode) -> str:
+def _machine_code_line(code: MachineCode) -> str:
     parts = [f"{code.registers} registers a thread"]
     if spilled := (code.spill_store_bytes or 0) + (code.spill_load_bytes or 0):
         parts.append(f"{spilled} bytes spilled and read back")

@@ -25,13 +25,13 @@ def test_an_address_is_the_kernels_and_a_card_off_the_bus_is_the_cards() -> None
 
 def test_without_a_card_it_says_so() -> None:
     errors = CardErrors(None)
-    errors.clear()
-    assert isinstance(answer := errors.new(), CardUnavailable) and "CPU" in answer.reason
+    errors.discard_pending()
+    assert isinstance(answer := errors.take_new(), CardUnavailable) and "CPU" in answer.reason
 
 
 @pytest.mark.skipif(detect().is_gpu, reason="NVML answers here")
 def test_without_nvml_there_is_a_reason_and_no_exception() -> None:
-    assert isinstance(answer := CardErrors("GPU-none").new(0.1), CardUnavailable)
+    assert isinstance(answer := CardErrors("GPU-none").take_new(0.1), CardUnavailable)
     assert "does not tell" in answer.reason
 
 
@@ -61,21 +61,21 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def test_reports_are_handed_out_once_and_those_before_the_job_are_forgotten(driver: Driver) -> None:
     errors = CardErrors("GPU-x")
     driver.reported = [45]
-    errors.clear()
+    errors.discard_pending()
     driver.reported = [31, 79]
-    assert errors.new(0.1) == [CardError(31), CardError(79)]
-    assert errors.new() == []
+    assert errors.take_new(0.1) == [CardError(31), CardError(79)]
+    assert errors.take_new() == []
     assert driver.waits == [0, 0, 100, 0, 0, 0], "only the first report is waited for"
 
 
 def test_a_driver_that_is_gone_is_said(driver: Driver) -> None:
     errors = CardErrors("GPU-x")
     driver.fails = pynvml.NVML_ERROR_GPU_IS_LOST
-    assert isinstance(answer := errors.new(), CardUnavailable) and "any more" in answer.reason
+    assert isinstance(answer := errors.take_new(), CardUnavailable) and "no longer" in answer.reason
     driver.reported = [79]
-    assert errors.new() == [CardError(79)]
+    assert errors.take_new() == [CardError(79)]
 
 
 @pytest.mark.gpu
 def test_the_driver_of_a_real_card_is_listened_to() -> None:
-    assert CardErrors(detect().name).new() == []
+    assert CardErrors(detect().name).take_new() == []

@@ -15,7 +15,7 @@ from domain.job import Stage
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from tasks.app import app
-from tasks.jobs.flower_events import StageEventSender, label, name_of
+from tasks.jobs.flower_events import StageEventSender, kernel_name, label
 from tasks.jobs.job_queue import Claim
 from tasks.jobs.submit import publish
 from tests.conftest import free_port
@@ -75,4 +75,4 @@ def test_a_message_shows_the_kernel_and_no_source(redis: Redis) -> None:
     ],
 )
 def test_only_a_plain_word_is_a_name(metadata: dict[str, Any], name: str | None) -> None:
-    assert name_of(Kernel("", KernelType.CUDA, metadata=metadata)) == name
+    assert kernel_name(Kernel("", KernelType.CUDA, metadata=metadata)) == name

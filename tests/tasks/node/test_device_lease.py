@@ -277,7 +277,7 @@ def test_a_folder_that_another_user_can_change_is_refused(made: Callable[[Path],
     with pytest.raises(UnsafeFolder, match="LEASE_DIR"), device_lease("card", lambda: False):
         pytest.fail("it cannot be trusted")
     with pytest.raises(UnsafeFolder, match="LEASE_DIR"):
-        lease.check_folder()
+        lease.create_folder()
     asked = subprocess.run(
         [sys.executable, "-c", "from tasks.worker.lifecycle import check_sandbox; check_sandbox()"],
         cwd=ROOT,
@@ -293,7 +293,7 @@ def test_what_its_group_may_write_is_taken_away(state: Path) -> None:
     folder = state / f"kernel-eval-leases-{os.getuid()}"
     folder.mkdir()
     folder.chmod(0o775)
-    lease.check_folder()
+    lease.create_folder()
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
