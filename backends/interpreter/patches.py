@@ -67,7 +67,7 @@ def _argument(value: Any) -> Any:
 
 
 def _stores_bit_patterns(handle: TensorHandle) -> bool:
-    """Whether the handle stores numbers as bit patterns. Booleans of a comparison keep the operands' type; they do not."""
+    """Whether the handle stores numbers as bit patterns. Booleans of a comparison do not count."""
     kind = _STORED_AS_BITS.get(handle.dtype.scalar)
     return kind is not None and handle.data.dtype == _BITS[kind.itemsize][0]
 
