@@ -79,7 +79,7 @@ def test_it_ends_with_the_process_that_confined_it() -> None:
 
 
 def test_its_memory_over_the_engines_folders_is_not_seen_outside() -> None:
-    write = "[(each / 'inside').write_text('') for each in confined.HIDDEN]"
+    write = "[(each / 'inside').write_text('') for each in namespaced_command.HIDDEN]"
     program = f"from tests.compose import namespaced_command; namespaced_command.hide_folders(); {write}"
     assert (
         namespaced_command.run(shell(f"cd {shlex.quote(str(ROOT))}; {sys.executable} -c {shlex.quote(program)}"), 60)
