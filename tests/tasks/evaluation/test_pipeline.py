@@ -84,7 +84,7 @@ def test_where_nothing_was_built_the_device_is_left_alone(
 ) -> None:
     touched: list[str] = []
     monkeypatch.setattr(bench, "release_job_memory", lambda: touched.append("rest"))
-    monkeypatch.setattr(bench.card_errors, "new", lambda seconds: touched.append("errors") or [])
+    monkeypatch.setattr(bench.card_errors, "take_new", lambda seconds: touched.append("errors") or [])
     report = judged(bench, kernel("def broken(:"), device_metrics=CounterRequest().to_wire(), sanitize=True)
     assert report.outcome.status is Status.COMPILE_ERROR and touched == []
     assert report.body("j")["kernel_exec_result"]["sanitizer"]["status"] == "unavailable"
