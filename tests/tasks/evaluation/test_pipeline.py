@@ -656,9 +656,9 @@ class Reports:
     def __init__(self, *xids: int) -> None:
         self.xids = xids
 
-    def clear(self) -> None: ...
+    def discard_pending(self) -> None: ...
 
-    def new(self, within_s: float = 0.0) -> list[CardError]:
+    def take_new(self, within_s: float = 0.0) -> list[CardError]:
         return [CardError(xid) for xid in self.xids]
 
 
