@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from backends.python.base import PythonBackend
-from backends.source import entry_point as entry
+from backends.source import entry_point
 from backends.source.entry_point import Entry
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
@@ -18,7 +18,7 @@ class MultiKernelBackend(PythonBackend):
     kernel_type = KernelType.MULTI_KERNEL
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
-        name = entry.named_function(kernel)
+        name = entry_point.named_function(kernel)
         if name is None:
             raise KernelFault(Status.COMPILE_ERROR, "multi_kernel needs metadata.entry_point, the function to call")
-        return entry.named(module, name, kernel)
+        return entry_point.named(module, name, kernel)

@@ -12,7 +12,7 @@ from triton.runtime.jit import JITFunction
 
 from backends.base import Target
 from backends.python.base import PythonBackend
-from backends.source import entry_point as entry
+from backends.source import entry_point
 from backends.source.entry_point import Entry
 from backends.triton.aot_compile import compile_ahead
 from backends.triton.launch import TritonLaunch, Unbound, bind, function_of, layers
@@ -65,7 +65,7 @@ class TritonBackend(PythonBackend):
 
     def _python_entry(self, module: ModuleType, kernel: Kernel, kernels: dict[str, Any]) -> Entry:
         try:
-            return entry.resolve(module, kernel)
+            return entry_point.resolve(module, kernel)
         except KernelFault as fault:
             if kernels:
                 raise
@@ -76,12 +76,12 @@ class TritonBackend(PythonBackend):
         """Whether a Python function or class is meant: it is named, or nothing else can be launched."""
         if not kernels or any(kernel.metadata.get(key) for key in _PYTHON_ENTRY_KEYS):
             return True
-        if any(isinstance(getattr(module, name, None), type) for name in entry.CLASS_NAMES):
+        if any(isinstance(getattr(module, name, None), type) for name in entry_point.CLASS_NAMES):
             return True
         if kernel.io is not None and kernel.io.launch.grid is not None:
             return False
         try:
-            resolved = entry.resolve(module, kernel)
+            resolved = entry_point.resolve(module, kernel)
         except KernelFault:
             return False
         # A kernel may itself be called kernel_fn, and looks callable.
@@ -109,7 +109,7 @@ def _by_name(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Ker
     if name in kernels:
         return _direct(name, kernels[name], kernel.io)
     if isinstance(getattr(module, name, None), FunctionType):
-        return entry.named(module, name, kernel)
+        return entry_point.named(module, name, kernel)
     there = f"The source has: {', '.join(kernels)}." if kernels else "The source has no @triton.jit kernel."
     raise KernelFault(Status.COMPILE_ERROR, f"Kernel '{name}' not found. {there}")
 

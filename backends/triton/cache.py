@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backends.binary import cubin as machine_code
+from backends.binary.cubin import kernels
 from backends.binary.occupancy import WARP, occupancy
 
 FOLDER = "triton"
@@ -66,7 +66,7 @@ def configuration_facts(cubin: Any, arch: str | None, num_warps: int, num_stages
     """The options of one configuration, and the resources of its machine code where that can be read."""
     facts: dict[str, Any] = {"num_warps": num_warps, "num_stages": num_stages, "shared_bytes": shared}
     try:
-        (code,) = machine_code.kernels(cubin)
+        (code,) = kernels(cubin)
     except (TypeError, ValueError):
         return facts
     fits = occupancy(arch, num_warps * WARP, code.registers, shared) if arch is not None else None

@@ -88,23 +88,24 @@ def card_state(readings: Sequence[Reading], own: Collection[int] = (), others: C
 
 def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """One state for several runs of windows, each as `dataclasses.asdict`; None for none."""
-    known = [state for state in states if state["unavailable"] is None]
-    if not known:
+    available = [state for state in states if state["unavailable"] is None]
+    if not available:
         return states[0] if states else None
-    found = dict(known[-1])
+    state_of_all = dict(available[-1])
     for name in ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "memory_used_bytes"):
-        spans = [state[name] for state in known if state[name] is not None]
+        spans = [state[name] for state in available if state[name] is not None]
         lows, highs = ([span[end] for span in spans] for end in ("min", "max"))
-        found[name] = {"min": min(lows), "max": max(highs)} if spans else None
-    lowered = [reason for state in known for reason in state["throttled_ms"]]
-    errors = [state["new_ecc_errors"] for state in known]
-    others = [state["other_processes"] for state in known]
+        state_of_all[name] = {"min": min(lows), "max": max(highs)} if spans else None
+    lowered = [reason for state in available for reason in state["throttled_ms"]]
+    errors = [state["new_ecc_errors"] for state in available]
+    others = [state["other_processes"] for state in available]
     by_pid = {process["pid"]: process for listed in others if listed is not None for process in listed}
-    return found | {
-        "samples": sum(state["samples"] for state in known),
-        "throttle_reasons": sorted({reason for state in known for reason in state["throttle_reasons"]}),
+    return state_of_all | {
+        "samples": sum(state["samples"] for state in available),
+        "throttle_reasons": sorted({reason for state in available for reason in state["throttle_reasons"]}),
         "throttled_ms": {
-            reason: sum(state["throttled_ms"].get(reason, 0.0) for state in known) for reason in dict.fromkeys(lowered)
+            reason: sum(state["throttled_ms"].get(reason, 0.0) for state in available)
+            for reason in dict.fromkeys(lowered)
         },
         "new_ecc_errors": None if None in errors else sum(errors),
         "other_processes": None if None in others else list(by_pid.values()),

@@ -120,7 +120,7 @@ def max_setup_ms(isolated_ms: Sequence[float], slack_ms: float = CERTAIN_MS) -> 
     return SETUP_SLACK * float(np.median(isolated_ms)) + slack_ms
 
 
-def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: int) -> list[Flag]:
+def retaken_windows(repeated: Sequence[str], throttled: Sequence[str], windows: int) -> list[Flag]:
     """Windows taken again, because of the card or as they were late; those kept although it never recovered."""
     flags = []
     if repeated:
@@ -131,13 +131,13 @@ def windows_taken_again(repeated: Sequence[str], kept: Sequence[str], windows: i
                 {"retaken_windows": len(repeated), "reason": _most(repeated)},
             )
         )
-    if kept:
+    if throttled:
         flags.append(
             Flag(
                 FlagCode.WINDOWS_THROTTLED,
-                f"{len(kept)} of {windows} windows are kept although {_most(kept)}, as repeating them did not help: "
-                "the kernel may be faster than this",
-                {"throttled_windows": len(kept), "windows": windows, "reason": _most(kept)},
+                f"{len(throttled)} of {windows} windows are kept although {_most(throttled)}, as repeating them "
+                "did not help: the kernel may be faster than this",
+                {"throttled_windows": len(throttled), "windows": windows, "reason": _most(throttled)},
             )
         )
     return flags
@@ -148,7 +148,7 @@ def others_on_the_card(state: CardState) -> Flag | None:
     others = state.other_processes
     if not others:
         return None
-    shown = ", ".join(
+    listed = ", ".join(
         f"pid {process.pid}" + ("" if process.memory_bytes is None else f" with {process.memory_bytes / MIB:.0f} MiB")
         for process in others[:LISTED]
     )
@@ -156,7 +156,7 @@ def others_on_the_card(state: CardState) -> Flag | None:
     who = "a process that is" if len(others) == 1 else f"{len(others)} processes that are"
     return Flag(
         FlagCode.OTHER_GPU_PROCESSES,
-        f"{who} not part of this service had memory on the card ({shown}{more}) and may have slowed the kernel down",
+        f"{who} not part of this service had memory on the card ({listed}{more}) and may have slowed the kernel down",
         {"other_processes": len(others), "memory_bytes": sum(process.memory_bytes or 0 for process in others)},
     )
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox.isolation import oom_kills as memory_kills
+from sandbox.isolation import oom_kills
 from sandbox.isolation.rlimits import MAX_PROCESSES
 
 CONTROLLERS = ("memory", "pids", "cpu")
@@ -52,7 +52,7 @@ class Cgroup:
 
     def memory_kills(self) -> int | None:
         """How many of its processes the OOM killer has killed; None if the kernel does not count that."""
-        return memory_kills.oom_kill_count(self._path / "memory.events")
+        return oom_kills.oom_kill_count(self._path / "memory.events")
 
     def end(self) -> None:
         """Kills every process in it at once."""

@@ -275,15 +275,15 @@ class NullWindowRecheck:
         self._reference_isolated.add(window, null[reference.role])
         return True
 
-    def _flag(self, code: FlagCode, what: str, beside_ms: Sequence[float], alone_ms: Sequence[float]) -> None:
+    def _flag(self, code: FlagCode, what: str, concurrent_ms: Sequence[float], isolated_ms: Sequence[float]) -> None:
         # Means, as in slowed_by: the median hides windows that were slowed now and then.
-        beside, alone = statistics.mean(beside_ms), statistics.mean(alone_ms)
+        means = {"concurrent_ms": statistics.mean(concurrent_ms), "isolated_ms": statistics.mean(isolated_ms)}
         message = (
-            f"{what} took {duration(beside)} beside this kernel's process and {duration(alone)} without it: what it "
-            "slowed is taken out of the times"
+            f"{what} took {duration(means['concurrent_ms'])} beside this kernel's process and "
+            f"{duration(means['isolated_ms'])} without it: what it slowed is taken out of the times"
         )
         if message not in (flag.message for flag in self.flags):
-            self.flags.append(Flag(code, message, {"concurrent_ms": beside, "isolated_ms": alone}))
+            self.flags.append(Flag(code, message, dict(means)))
 
 
 def _disturbed_ms(usual_ms: float) -> float:

@@ -282,17 +282,17 @@ class Timekeeper:
     def _conclude(self, contender: KernelRun, record: TimeRecord) -> None:
         state = self._card.state()
         ceilings = self.bench.ceilings()
-        told = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.contenders))
-        found = [
-            *flags.windows_taken_again(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
+        candidate_only = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.contenders))
+        possible = [
+            *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
             INTERPRETED if contender.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
             NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.multi_queue_roles else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *((*self.rounds.warnings, *told) if contender is self.rounds.candidate else ()),
+            *((*self.rounds.warnings, *candidate_only) if contender is self.rounds.candidate else ()),
         ]
-        record.flags += [flag for flag in found if flag is not None]
+        record.flags += [flag for flag in possible if flag is not None]
         record.gpu_state = asdict(state)
         timing = record.timing(self.bench.device.cache)
         if contender.probe is not None and contender.probe.reuses_memory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from redis import Redis
 
 from api import create_app
 from api.observability.service_metrics import STAGES
+from domain.paths import ROOT
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
@@ -23,7 +23,7 @@ from tests.api.routes.test_jobs import RESULT, claimed
 from tests.conftest import free_port
 from tests.docs.test_monitoring import EXPRESSIONS
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+GUIDE = ROOT / "docs" / "operations.md"
 UNITS = ("_seconds", "_bytes", "_hertz", "_celsius", "_watts", "_ratio")
 COUNTS = {
     *("jobs", "queue_limit", "broker_up", "workers", "worker_info", "worker_quarantined", "worker_slots", "gpu_up"),

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from backends.binary import cubin as machine_code
 from backends.binary import ptxas_report
+from backends.binary.cubin import MAX_KERNELS, kernels
 from backends.binary.occupancy import occupancy
 from backends.cuda import nvrtc
 
@@ -42,7 +42,7 @@ def compiled(arch: str) -> nvrtc.Compilation:
 def test_it_says_what_the_assembler_said(arch: str) -> None:
     compilation = compiled(arch)
     reported = {one["name"]: one for one in ptxas_report.resources(compilation.log)}
-    read = machine_code.kernels(compilation.cubin)
+    read = kernels(compilation.cubin)
     assert [one.name for one in read] == sorted(reported) and len(read) == 3
     for one in read:
         said = reported[one.name]
@@ -59,7 +59,7 @@ def test_bytes_that_are_no_machine_code_are_refused() -> None:
     cubin = compiled("sm_90a").cubin
     for wrong in (b"", b"\x7fELF", b"MZ" * 100, cubin[:100], cubin[: len(cubin) // 2]):
         with pytest.raises(ValueError, match="not a cubin"):
-            machine_code.kernels(wrong)
+            kernels(wrong)
 
 
 def test_forged_machine_code_is_read_or_refused_and_nothing_else() -> None:
@@ -69,7 +69,7 @@ def test_forged_machine_code_is_read_or_refused_and_nothing_else() -> None:
         for _ in range(8):
             forged[chance.randrange(len(forged))] = chance.randrange(256)
         try:
-            assert len(machine_code.kernels(bytes(forged))) <= machine_code.MAX_KERNELS
+            assert len(kernels(bytes(forged))) <= MAX_KERNELS
         except ValueError:
             continue
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pynvml
 import pytest
 
+from domain.paths import ROOT
 from profiling.gpu.monitor import CardMonitor, CardProcess, CardSample, CardUnavailable, figure, reason_names
 from profiling.gpu.state_summary import CardState, Span, card_state, throttled
 from tasks.node.device_info import detect
@@ -159,8 +159,7 @@ print(os.getpid() if os.fork() else "", type(monitor.sample()).__name__, flush=T
 
 @pytest.mark.gpu
 def test_the_card_answers_on_both_sides_of_a_fork():
-    root = Path(__file__).resolve().parents[3]
-    run = subprocess.run([sys.executable, "-c", AFTER_A_FORK], cwd=root, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", AFTER_A_FORK], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert run.stdout.count("CardSample") == 2, run
 
 

@@ -7,7 +7,7 @@ import pytest
 from domain.flags import FlagCode
 from profiling.gpu.monitor import CardProcess
 from profiling.gpu.state_summary import CardState
-from profiling.stats.flags import Misfit, duration, events_misfit, others_on_the_card, windows_taken_again
+from profiling.stats.flags import Misfit, duration, events_misfit, others_on_the_card, retaken_windows
 
 
 def test_windows_that_fit_have_no_flag():
@@ -29,10 +29,10 @@ def test_a_claim_that_is_no_time_is_the_worst(claim):
 
 
 def test_windows_taken_again_are_told_with_their_reason():
-    assert windows_taken_again([], [], 20) == []
-    (again,) = windows_taken_again(["too hot"], [], 20)
+    assert retaken_windows([], [], 20) == []
+    (again,) = retaken_windows(["too hot"], [], 20)
     assert again.code is FlagCode.WINDOWS_RETAKEN and again.message == "1 window was taken again because too hot"
-    again, kept = windows_taken_again(["brake", "hot", "hot"], ["brake"], 20)
+    again, kept = retaken_windows(["brake", "hot", "hot"], ["brake"], 20)
     assert again.data == {"retaken_windows": 3, "reason": "hot"}
     assert kept.code is FlagCode.WINDOWS_THROTTLED
     assert kept.data == {"throttled_windows": 1, "windows": 20, "reason": "brake"}

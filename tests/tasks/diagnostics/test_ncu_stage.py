@@ -10,6 +10,7 @@ import pytest
 
 from domain.device_metrics import CounterRequest
 from domain.listing import NoListing, ProfilerReport
+from domain.paths import ROOT
 from profiling.sanitizer_report import SanitizerTool
 from tasks.diagnostics import sanitizer_stage
 from tasks.diagnostics.ncu_stage import read_counters
@@ -18,7 +19,7 @@ from tasks.diagnostics.tool_run import Inspection
 from tasks.node import tool_lookup
 from tests.tasks.diagnostics.test_tool_run import bench, inspection, job  # noqa: F401
 
-SAMPLE = Path(__file__).parents[2] / "profiling" / "samples" / "ncu-h200-basic.csv"
+SAMPLE = ROOT / "tests" / "profiling" / "samples" / "ncu-h200-basic.csv"
 
 NCU = """#!/bin/sh
 [ "$1" = --version ] && echo "Version 1.2.3.4" && exit
