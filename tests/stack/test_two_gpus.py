@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from domain.flags import FlagCode
 from domain.job import TERMINAL
 from stack.devices import Gpu, installed
 from tests.stack.serving import READY_S, Serving, serve, wait_for
@@ -68,6 +70,8 @@ def test_each_card_has_a_worker_and_all_are_busy(tmp_path: Path, cards: list[Gpu
         held = figures(serving, "kernel_eval_device_held_seconds_total", "worker")
         up = figures(serving, "kernel_eval_gpu_up", "gpu_uuid")
     assert Counter(job["result"]["verdict"] for job in jobs) == {"passed": len(bodies)}
+    taken_for_others = [job["job_id"] for job in jobs if FlagCode.OTHER_GPU_PROCESSES in json.dumps(job["result"])]
+    assert not taken_for_others, "a process of this service was taken for another's"
     by_card = Counter(job["result"]["environment"]["gpu_id"] for job in jobs)
     print(f"jobs by card: {dict(by_card)}; seconds each worker held its own: {held}; cards that answer: {up}")
     assert up == dict.fromkeys(uuids, 1.0)
