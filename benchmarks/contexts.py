@@ -100,23 +100,23 @@ def main() -> int:
     parser.add_argument("--beside", nargs="+", choices=every, default=every, help="steps for which no window waits")
     parser.add_argument("--make", action="store_true", help="the other process: make and end contexts until killed")
     options = parser.parse_args()
-    bench = Unquiet(options.beside) if options.make else WorkerContext()
+    worker = Unquiet(options.beside) if options.make else WorkerContext()
     try:
-        if not bench.target.is_cuda:
+        if not worker.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: there are no contexts without one")
-        if isinstance(bench, Unquiet):
-            _make(bench)
+        if isinstance(worker, Unquiet):
+            _make(worker)
         else:
-            _measure(bench, options.jobs, options.budget, options.beside)
+            _measure(worker, options.jobs, options.budget, options.beside)
     finally:
-        bench.close()
+        worker.close()
     return 0
 
 
-def _measure(bench: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -> None:
+def _measure(worker: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -> None:
     figures_by_case = {(steps, concurrent): Figures() for steps in STEPS for concurrent in (False, True)}
     contexts, seconds = 0, 0.0
-    judged(bench, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
+    judged(worker, spin(STEPS[0]), spin(STEPS[0]), budget=budget)
     for _ in range(ROUNDS):
         for concurrent in (False, True):
             other: AbstractContextManager[list[str]] = _other(unquiet) if concurrent else nullcontext([])
@@ -124,7 +124,7 @@ def _measure(bench: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -
                 began = time.monotonic()
                 for steps in STEPS:
                     for _ in range(jobs):
-                        figures_by_case[steps, concurrent].add(judged(bench, spin(steps), spin(steps), budget=budget))
+                        figures_by_case[steps, concurrent].add(judged(worker, spin(steps), spin(steps), budget=budget))
                 seconds += (time.monotonic() - began) if concurrent else 0.0
             contexts += len(lines)
     columns = [
@@ -146,13 +146,13 @@ def _measure(bench: WorkerContext, jobs: int, budget: str, unquiet: list[str]) -
     rows.end()
 
 
-def _make(bench: Unquiet) -> None:
+def _make(worker: Unquiet) -> None:
     """Creates and ends contexts for ever, and prints a line for each."""
     die_with_parent(os.getppid())
-    bench.start_zygote()
+    worker.start_zygote()
     while True:
-        runners = bench.runner_pool.make(1, lambda: False)
-        with bench.block_context_creation(lambda: False):
+        runners = worker.runner_pool.make(1, lambda: False)
+        with worker.block_context_creation(lambda: False):
             end(runners)
         print(READY, flush=True)
 

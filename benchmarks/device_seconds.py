@@ -54,16 +54,16 @@ def main() -> int:
         "job", "budget", "device s", "min to max", "all s", "rounds", "calls a window", "time µs", "relative CI"
     )
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
-    bench = WorkerContext()
+    worker = WorkerContext()
     try:
         for operation, budget in CASES:
             profile = cProfile.Profile() if options.functions else None  # Profiling makes the referee slower.
-            reports, seconds = _jobs(bench, operation, budget, options.jobs, profile, *_kernels(options.steps))
+            reports, seconds = _jobs(worker, operation, budget, options.jobs, profile, *_kernels(options.steps))
             held.add_row(operation, budget, *_figures(reports, seconds))
             for row in _tree(profile, options.jobs) if profile is not None else ():
                 functions.add_row(operation, budget, *row)
     finally:
-        bench.close()
+        worker.close()
     console.print(*([held, functions] if options.functions else [held]))
     return 0
 
@@ -78,7 +78,7 @@ def _kernels(steps: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _jobs(
-    bench: WorkerContext,
+    worker: WorkerContext,
     operation: str,
     budget: str,
     count: int,
@@ -93,12 +93,12 @@ def _jobs(
         "target_precision": effort.target_precision,
     }
     against = reference if operation == "compare" else None
-    judged(bench, kernel, against, **options_of_job)
+    judged(worker, kernel, against, **options_of_job)
     reports, seconds = [], []
     for _ in range(count):
         began = time.monotonic()
         with profile if profile is not None else nullcontext():
-            reports.append(judged(bench, kernel, against, **options_of_job))
+            reports.append(judged(worker, kernel, against, **options_of_job))
         seconds.append(time.monotonic() - began)
     return reports, seconds
 

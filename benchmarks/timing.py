@@ -49,11 +49,11 @@ class Options:
 
 
 def judged(
-    bench: WorkerContext, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **options: Any
+    worker: WorkerContext, kernel: dict[str, Any], reference: dict[str, Any] | None = None, **options: Any
 ) -> Report:
     """Judges one kernel; raises RuntimeError if it does not pass."""
     wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **options}
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     if report.outcome.status is not Status.PASSED or report.outcome.timing is None:
         raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
     return report
@@ -89,10 +89,10 @@ def by_hand(case: Case) -> float:
 
 def do_bench(case: Case) -> float:
     """The median of triton.testing.do_bench in ms: events around each single call, with their own cost."""
-    from triton.testing import do_bench as bench
+    from triton.testing import do_bench as worker
 
     inputs = case.inputs()
-    return float(bench(lambda: case.function(inputs), return_mode="median"))
+    return float(worker(lambda: case.function(inputs), return_mode="median"))
 
 
 class Rows:
@@ -111,11 +111,11 @@ class Rows:
         self._console.print(self._table)
 
 
-def agreement(bench: WorkerContext, console: Terminal) -> None:
+def agreement(worker: WorkerContext, console: Terminal) -> None:
     """The service's times against two other methods, and whether they are within 2 % + 0.5 µs of the first."""
     rows = Rows(console, "Agreement", "kernel", "ours µs", "by hand µs", "difference", "within", "do_bench µs")
     for case in CASES:
-        timing = judged(bench, case.source()).outcome.timing
+        timing = judged(worker, case.source()).outcome.timing
         hand, usual = by_hand(case), do_bench(case)
         torch.cuda.empty_cache()
         service_ms = timing.latency_ms if timing else 0.0
@@ -130,7 +130,7 @@ def agreement(bench: WorkerContext, console: Terminal) -> None:
     rows.end()
 
 
-def repeatability(bench: WorkerContext, console: Terminal, options: Options, target_precision: float) -> None:
+def repeatability(worker: WorkerContext, console: Terminal, options: Options, target_precision: float) -> None:
     """The same kernel in separate jobs, each with its own processes."""
     columns = ("kernel", "jobs", "median µs", "(p95 - p5) / median", "sd", "of processes", "sure to", "device s")
     rows = Rows(console, f"Repeatability, {options.budget}", *columns)
@@ -141,7 +141,7 @@ def repeatability(bench: WorkerContext, console: Terminal, options: Options, tar
         reports: list[Report] = []
         try:
             for _ in range(options.jobs):
-                reports.append(judged(bench, kernel, target_precision=target_precision, budget=options.budget))
+                reports.append(judged(worker, kernel, target_precision=target_precision, budget=options.budget))
         finally:
             if len(reports) > 1:
                 rows.add(name, *_repeated(reports))
@@ -163,18 +163,18 @@ def _repeated(reports: list[Report]) -> list[str]:
     ]
 
 
-def slower_twin(bench: WorkerContext, steps: int) -> int:
+def slower_twin(worker: WorkerContext, steps: int) -> int:
     """Steps of a twin that takes SLOWER times as long; launching takes part of a short kernel's time."""
 
     def takes_ms(count: int) -> float:
-        timings = [judged(bench, spin(count)).outcome.timing for _ in range(TWIN_JOBS)]
+        timings = [judged(worker, spin(count)).outcome.timing for _ in range(TWIN_JOBS)]
         return statistics.median(timing.latency_ms for timing in timings if timing)
 
     once, twice = takes_ms(steps), takes_ms(2 * steps)
     return steps + round((SLOWER - 1) * once * steps / (twice - once))
 
 
-def comparisons(bench: WorkerContext, console: Terminal, options: Options) -> None:
+def comparisons(worker: WorkerContext, console: Terminal, options: Options) -> None:
     """A kernel against itself, and against a twin that takes 2 % longer."""
     columns = (
         *("kernel", "against", "slower", "faster", "not told apart"),
@@ -187,13 +187,13 @@ def comparisons(bench: WorkerContext, console: Terminal, options: Options) -> No
         if ITSELF in options.against:
             pairs.append((f"spin {steps}", ITSELF, spin(steps), spin(steps)))
         if TWIN in options.against:
-            twin = slower_twin(bench, steps)
+            twin = slower_twin(worker, steps)
             pairs.append((f"spin {steps}", f"spin {twin}", spin(steps), spin(twin)))
     for name, against, reference, candidate in pairs:
         reports: list[Report] = []
         try:
             for _ in range(options.jobs):
-                reports.append(judged(bench, candidate, reference, budget=options.budget))
+                reports.append(judged(worker, candidate, reference, budget=options.budget))
         finally:
             if len(reports) > 1:
                 rows.add(name, against, *_compared(reports))
@@ -231,7 +231,7 @@ def _within(jobs: list[list[float]]) -> str:
     return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
-def counted(bench: WorkerContext, console: Terminal, jobs: int) -> None:
+def counted(worker: WorkerContext, console: Terminal, jobs: int) -> None:
     """Compares times of jobs with and without device metrics: how often they differ by more than both intervals.
 
     Two jobs without metrics show how often that happens anyway.
@@ -241,8 +241,8 @@ def counted(bench: WorkerContext, console: Terminal, jobs: int) -> None:
     metrics = {"level": "basic", "metrics": []}
     different, plain_different, most = 0, 0, 0.0
     for _ in range(jobs):
-        plain, other = (judged(bench, kernel).outcome.timing for _ in range(2))
-        report = judged(bench, kernel, device_metrics=metrics)
+        plain, other = (judged(worker, kernel).outcome.timing for _ in range(2))
+        report = judged(worker, kernel, device_metrics=metrics)
         if report.device_metrics is None or report.device_metrics["status"] != "measured":
             raise RuntimeError(f"no device metrics: {report.device_metrics}")
         timing = report.outcome.timing
@@ -273,24 +273,24 @@ def main() -> None:
     options = parser.parse_args()
     chosen = Options(options.jobs, options.budget, tuple(options.steps or ()), tuple(options.against))
     console = Terminal(width=120)
-    bench = WorkerContext()
+    worker = WorkerContext()
     try:
-        if not bench.target.is_cuda:
+        if not worker.target.is_cuda:
             raise SystemExit("needs an NVIDIA GPU: the host's clock has nothing to be compared with")
-        judged(bench, spin(SHORT))  # The first job on a new card also measures the card's rates.
+        judged(worker, spin(SHORT))  # The first job on a new card also measures the card's rates.
         if "agreement" in options.tables:
-            agreement(bench, console)
+            agreement(worker, console)
         if "repeatability" in options.tables:
-            repeatability(bench, console, chosen, options.target_precision)
+            repeatability(worker, console, chosen, options.target_precision)
             if not (chosen.steps or chosen.budget == Budget.PRECISE):
                 short = replace(chosen, budget=Budget.PRECISE.value, steps=(SHORT,))
-                repeatability(bench, console, short, options.target_precision)
+                repeatability(worker, console, short, options.target_precision)
         if "comparisons" in options.tables:
-            comparisons(bench, console, chosen)
+            comparisons(worker, console, chosen)
         if "counted" in options.tables:
-            counted(bench, console, options.jobs)
+            counted(worker, console, options.jobs)
     finally:
-        bench.close()
+        worker.close()
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import argparse
 import time
 
 from stack.terminal import Terminal
-from tests.bench import own_workbench
 from tests.corpus_summary import table, wrong_ones
 from tests.exploits.__main__ import judge as judge_submissions
 from tests.mutants.__main__ import judge as judge_mutants
+from tests.own_worker import own_worker
 
 
 def main() -> int:
@@ -18,9 +18,9 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=3600, help="seconds after which no further one is begun")
     until = time.monotonic() + parser.parse_args().budget
     console = Terminal(columns=200)
-    with own_workbench() as bench:
-        _, tallies, device = judge_submissions(bench, console, [], [], until=until)
-        tallies += judge_mutants(bench, console, [], [], until=until)
+    with own_worker() as worker:
+        _, tallies, device = judge_submissions(worker, console, [], [], until=until)
+        tallies += judge_mutants(worker, console, [], [], until=until)
     console.print(table(tallies, device), wrong_ones(tallies))
     return int(not all(tally.clean for tally in tallies))
 

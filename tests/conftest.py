@@ -125,20 +125,20 @@ def redis(redis_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture(scope="session")
-def bench() -> Iterator[Any]:
-    """One workbench for every submission of the corpora: what one leaves behind would show in those after it."""
-    from tests.bench import own_workbench
+def worker() -> Iterator[Any]:
+    """One worker for every submission of the corpora: what one leaves behind would show in those after it."""
+    from tests.own_worker import own_worker
 
-    with own_workbench() as opened:
+    with own_worker() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def court(bench: Any) -> Any:
+def court(worker: Any) -> Any:
     """Judges exploits and their honest look-alikes."""
     from tests.exploits.judge_submission import Court
 
-    return Court(bench)
+    return Court(worker)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

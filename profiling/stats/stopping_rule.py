@@ -42,7 +42,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds of one window for each contender, until the interval is as narrow as asked for or a budget is spent.
+    """Rounds of one window for each kernel run, until the interval is as narrow as asked for or a budget is spent.
 
     `target_precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds.
     `min_rounds` are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of

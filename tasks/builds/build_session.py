@@ -27,7 +27,7 @@ from tasks.builds.shared_cache import SharedBuilds
 from tasks.node import tool_lookup
 from tasks.node.private_dir import make_private
 from tasks.node.redis_client import connect
-from tasks.node.scratch_dir import BenchFolder
+from tasks.node.scratch_dir import ScratchDir
 from tasks.node.toolchain import Compilers, processor
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ BUILDERS_ARENA = 1 << 30
 """Arena size of a builder, in bytes; unused, because a builder only builds."""
 
 
-class BuildBench:
+class BuildSession:
     """Builds for one target; `close` ends everything it started. Contains no submission data."""
 
     def __init__(self, target: Target, name: str | None = None) -> None:
@@ -46,7 +46,7 @@ class BuildBench:
         self.target = replace(target, toolchain=self._compilers.folder)
         self.name = name or socket.gethostname()
         self.arena_memory = BUILDERS_ARENA
-        self._own_folder = BenchFolder(settings().state_dir / "work")
+        self._own_folder = ScratchDir(settings().state_dir / "work")
         self.register = ProcessRegister(settings().state_dir / "processes")
         self.register.add(os.getpid())
         self.folder = self._own_folder.path

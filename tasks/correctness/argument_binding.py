@@ -41,7 +41,7 @@ class ArgumentBinder:
     @property
     def shared(self) -> bool:
         """Whether every kernel gets exactly the same arguments."""
-        return all(contender.kernel.io == self._contract for contender in (self._owner, self._candidate))
+        return all(kernel_run.kernel.io == self._contract for kernel_run in (self._owner, self._candidate))
 
     def bind(self, drawn: Arguments, number: int) -> dict[str, Arguments]:
         """The arguments of every kernel for the set of that number, by role."""
@@ -110,11 +110,11 @@ class ArgumentBinder:
         return lambda index: drawn(positions[index])
 
 
-def _drawn_by(contender: KernelRun, inputs: ContractInputs, numbers: range) -> StackOf:
+def _drawn_by(kernel_run: KernelRun, inputs: ContractInputs, numbers: range) -> StackOf:
     """The stacks that a kernel's own contract draws; a fault while drawing is that kernel's."""
 
     def stack(index: int) -> torch.Tensor:
-        with contender.attribute_faults():
+        with kernel_run.attribute_faults():
             return inputs.stack(index, numbers.start, len(numbers))
 
     return stack

@@ -45,10 +45,10 @@ SAID = (
 class BoundaryExcuses:
     """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
-    def __init__(self, reference: KernelRun, candidate: KernelRun, bench: WorkerContext, tolerance: Tolerance) -> None:
+    def __init__(self, reference: KernelRun, candidate: KernelRun, worker: WorkerContext, tolerance: Tolerance) -> None:
         self._reference = reference
         self._candidate = candidate
-        self._bench = bench
+        self._worker = worker
         self._tolerance = tolerance
         self._elements = 0
         self._calls = 0
@@ -108,7 +108,7 @@ class BoundaryExcuses:
         by, began = move_size(self._tolerance, arguments), time.monotonic()
         kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
-            with frozen_others([self._candidate], self._bench.device):
+            with frozen_others([self._candidate], self._worker.device):
                 for number, factor in ((0, 0), *PERTURBATIONS):
                     if time.monotonic() - began > self._left_s:
                         return

@@ -55,11 +55,11 @@ class DistributionCheck:
     def __init__(self, trials: Trials, inputs: InputPerturbation) -> None:
         self._trials = trials
         self._inputs = inputs
-        self._reference, self._candidate = trials.contenders
+        self._reference, self._candidate = trials.kernel_runs
         self._slots: dict[str, Slots] = {}
         # Compare each element by itself: a large outlier must not raise the tolerance of the rest.
         self._plain = Tolerance(trials.tolerance.atol, trials.tolerance.rtol)
-        self._call_s = CALL_S + CALL_FACTOR * max(contender.estimate_ms for contender in trials.contenders) / 1e3
+        self._call_s = CALL_S + CALL_FACTOR * max(kernel_run.estimate_ms for kernel_run in trials.kernel_runs) / 1e3
         self._own_atols = scaled_atols(trials.reference_outputs, trials.tolerance)
         self._until = 0.0
         self._has_failed = False
@@ -243,7 +243,7 @@ class DistributionCheck:
             return None
         session.set_deadline(self._latest())
         moved = self._inputs.for_reference(distribution, number, by, double=True)
-        with frozen_others([self._candidate], self._trials.bench.device):
+        with frozen_others([self._candidate], self._trials.worker.device):
             return session.double(moved)
 
     def _run_perturbed(self, distribution: Distribution, number: int, by: float) -> Outputs:
@@ -258,11 +258,11 @@ class DistributionCheck:
         for role, layout in self._slots.items():
             layout.fill(0, [arguments[role]])
 
-    def _outputs(self, contender: KernelRun) -> Outputs:
+    def _outputs(self, kernel_run: KernelRun) -> Outputs:
         """One call on the inputs in the kernel's slot; raises KernelFault."""
-        contender.open_session.set_deadline(self._latest())
-        slots = self._slots[contender.role]
-        window = undisturbed_window(contender, self._trials.contenders, slots, self._trials.bench.device)
+        kernel_run.open_session.set_deadline(self._latest())
+        slots = self._slots[kernel_run.role]
+        window = undisturbed_window(kernel_run, self._trials.kernel_runs, slots, self._trials.worker.device)
         if slots.overrun(window.snapshot):
             raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
         return slots.read(window.snapshot)[0]

@@ -26,59 +26,59 @@ COMPILED_LATE = (
 class Preparation:
     """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
-    def __init__(self, contenders: list[KernelRun], bench: WorkerContext) -> None:
-        self.contenders = contenders
-        self.bench = bench
+    def __init__(self, kernel_runs: list[KernelRun], worker: WorkerContext) -> None:
+        self.kernel_runs = kernel_runs
+        self.worker = worker
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
-        for contender in self.contenders:
-            if contender.pooled_runner is not None:
-                contender.launch_shift_ms = self.bench.launch_shift_ms(contender.pooled_runner, cancelled)
+        for kernel_run in self.kernel_runs:
+            if kernel_run.pooled_runner is not None:
+                kernel_run.launch_shift_ms = self.worker.launch_shift_ms(kernel_run.pooled_runner, cancelled)
 
     def load(self, deadline: float, seed: int) -> None:
         """Load every kernel, one after the other."""
-        for contender in self.contenders:
-            contender.open_session.set_deadline(deadline)
-            contender.spent_s = 0.0
-        if len(self.contenders) > 1:
-            self.contenders[0].candidate = self.contenders[1]
-            self.contenders[1].reference = self.contenders[0]
-        for contender in self.contenders:
-            self._load(contender, seed)
+        for kernel_run in self.kernel_runs:
+            kernel_run.open_session.set_deadline(deadline)
+            kernel_run.spent_s = 0.0
+        if len(self.kernel_runs) > 1:
+            self.kernel_runs[0].candidate = self.kernel_runs[1]
+            self.kernel_runs[1].reference = self.kernel_runs[0]
+        for kernel_run in self.kernel_runs:
+            self._load(kernel_run, seed)
 
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Call all kernels at once, so that loading libraries takes only the longer of both times.
 
         On the CPU they run one after the other, because a kernel with many processes would slow the other down.
         """
-        groups = [self.contenders] if self.bench.device.is_cuda else [[contender] for contender in self.contenders]
+        groups = [self.kernel_runs] if self.worker.device.is_cuda else [[kernel_run] for kernel_run in self.kernel_runs]
         for group in groups:
-            with frozen_others((other for other in self.contenders if other not in group), self.bench.device):
+            with frozen_others((other for other in self.kernel_runs if other not in group), self.worker.device):
                 self._first_calls(group, example)
-        if len(self.contenders) > 1:
+        if len(self.kernel_runs) > 1:
             self._match_outputs()
 
-    def _first_calls(self, contenders: list[KernelRun], example: dict[str, Arguments]) -> None:
-        for contender in contenders:
-            with contender.attribute_faults():
-                contender.open_session.start_probe(example[contender.role], PROBE_CALLS)
-        for contender in contenders:
-            with contender.attribute_faults():
-                contender.probe = contender.open_session.finish_probe()
-                if contender.probe.compiled:
-                    contender.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(contender.probe.compiled))
-                if len(self.contenders) > 1 and not contender.probe.outputs:
+    def _first_calls(self, kernel_runs: list[KernelRun], example: dict[str, Arguments]) -> None:
+        for kernel_run in kernel_runs:
+            with kernel_run.attribute_faults():
+                kernel_run.open_session.start_probe(example[kernel_run.role], PROBE_CALLS)
+        for kernel_run in kernel_runs:
+            with kernel_run.attribute_faults():
+                kernel_run.probe = kernel_run.open_session.finish_probe()
+                if kernel_run.probe.compiled:
+                    kernel_run.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(kernel_run.probe.compiled))
+                if len(self.kernel_runs) > 1 and not kernel_run.probe.outputs:
                     raise KernelFault(
                         Status.WRONG_RESULT,
-                        f"the {contender.role} answered with no tensor and no number, so that there is nothing to "
+                        f"the {kernel_run.role} answered with no tensor and no number, so that there is nothing to "
                         "compare: return one, or give a contract (`io`) with an output argument",
                     )
-                self._admit(bytes_per_call(example[contender.role], contender.returned))
+                self._admit(bytes_per_call(example[kernel_run.role], kernel_run.returned))
 
     def _match_outputs(self) -> None:
         """Put the candidate's outputs into the order of the reference's outputs."""
-        expected, candidate = self.contenders[0].probe, self.contenders[-1]
+        expected, candidate = self.kernel_runs[0].probe, self.kernel_runs[-1]
         actual = candidate.probe
         if expected is None or actual is None:
             raise ValueError("not probed")
@@ -88,35 +88,37 @@ class Preparation:
                 candidate.probe = actual.ordered(order)
                 candidate.open_session.order(order)
 
-    def _load(self, contender: KernelRun, seed: int) -> None:
-        if not contender.is_unmodified:
+    def _load(self, kernel_run: KernelRun, seed: int) -> None:
+        if not kernel_run.is_unmodified:
             # Only a process that a builder left behind, or the other kernel, can have changed the files.
-            message = f"files of the {contender.role} were changed from outside after its build"
-            candidate = self.contenders[-1]
+            message = f"files of the {kernel_run.role} were changed from outside after its build"
+            candidate = self.kernel_runs[-1]
             candidate.fail(KernelFault(Status.CRASHED, message, compiled=candidate.compiled))
-        session = contender.open_session
-        contender.window_session = WindowSession(session, self.bench.device)
-        with contender.attribute_faults():
+        session = kernel_run.open_session
+        kernel_run.window_session = WindowSession(session, self.worker.device)
+        with kernel_run.attribute_faults():
             # Check before drawing: the host overcommits memory, and the kernel would kill this process.
-            if contender.kernel.io is not None:
-                self._admit(ContractInputs(contender.kernel.io, self.bench.device.name, None).nbytes)
+            if kernel_run.kernel.io is not None:
+                self._admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
             # Both models start from the same seed, so that equal layers have equal weights.
-            contender.loaded = session.load(contender.kernel, contender.artifact, self._init_arguments(contender), seed)
-        contender.compiled = True
-        contender.entry = contender.loaded.entry
-        contender.facts |= contender.loaded.facts
+            kernel_run.loaded = session.load(
+                kernel_run.kernel, kernel_run.artifact, self._init_arguments(kernel_run), seed
+            )
+        kernel_run.compiled = True
+        kernel_run.entry = kernel_run.loaded.entry
+        kernel_run.facts |= kernel_run.loaded.facts
 
-    def _init_arguments(self, contender: KernelRun) -> list[Any] | None:
+    def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""
-        reference = self.contenders[0]
-        return reference.loaded.init if contender is not reference and reference.loaded is not None else None
+        reference = self.kernel_runs[0]
+        return reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
 
     def _admit(self, size: int) -> None:
         """Raise KernelFault (OUT_OF_MEMORY) if one call's tensors exceed the memory that this process allows."""
-        if size > self.bench.call_memory:
+        if size > self.worker.call_memory:
             raise KernelFault(
                 Status.OUT_OF_MEMORY,
                 f"inputs and outputs of one call take {size >> 20} MiB; this worker allows "
-                f"{self.bench.call_memory >> 20} MiB: make them smaller",
+                f"{self.worker.call_memory >> 20} MiB: make them smaller",
                 compiled=True,
             )

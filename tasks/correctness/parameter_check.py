@@ -78,7 +78,7 @@ class ParameterCheck:
         self._inputs = inputs
         self._secret = secret
         self._seed = seed
-        self._reference, self._candidate = trials.contenders
+        self._reference, self._candidate = trials.kernel_runs
         self._first = weights.state.weights
         self._names = constant(weights.state)
         self._slots: dict[str, Slots] = {}
@@ -238,16 +238,16 @@ class ParameterCheck:
         return compare(expected, actual, self._trials.tolerance).passed
 
     def _outputs_of_both(self, others: dict[str, Any]) -> list[Outputs | None]:
-        return [self._outputs(contender, others) for contender in self._trials.contenders]
+        return [self._outputs(kernel_run, others) for kernel_run in self._trials.kernel_runs]
 
-    def _outputs(self, contender: KernelRun, others: dict[str, Any] | None = None) -> Outputs | None:
+    def _outputs(self, kernel_run: KernelRun, others: dict[str, Any] | None = None) -> Outputs | None:
         """The outputs of one call on the inputs as drawn, with those weights; None if the kernel refuses them."""
-        session, layout = contender.open_session, self._slots[contender.role]
+        session, layout = kernel_run.open_session, self._slots[kernel_run.role]
         session.set_deadline(self._until)
         if others and not session.load_state(others):
             return None
         try:
-            window = undisturbed_window(contender, self._trials.contenders, layout, self._trials.bench.device)
+            window = undisturbed_window(kernel_run, self._trials.kernel_runs, layout, self._trials.worker.device)
             return layout.read(window.snapshot)[0]
         finally:
             # The later float64 run is compared with outputs under the first weights.

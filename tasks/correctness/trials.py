@@ -62,26 +62,26 @@ Outputs = list[torch.Tensor]
 
 
 class Trials:
-    """The trials of one job. `contenders` are the reference (if there is one) and the candidate, in that order.
+    """The trials of one job. `kernel runs` are the reference (if there is one) and the candidate, in that order.
 
     `advice` is added to a wrong result if no better hint exists.
     """
 
     def __init__(
         self,
-        contenders: list[KernelRun],
+        kernel_runs: list[KernelRun],
         inputs: TrialInputs,
         example: dict[str, Arguments],
-        bench: WorkerContext,
+        worker: WorkerContext,
         request: Request,
         deadline: float,
         advice: str | None = None,
     ) -> None:
-        self.contenders = contenders
-        self.candidate = contenders[-1]
+        self.kernel_runs = kernel_runs
+        self.candidate = kernel_runs[-1]
         self.inputs = inputs
         self.example = example
-        self.bench = bench
+        self.worker = worker
         self.request = request
         self.deadline = deadline
         self.tolerance = requested(request.atol, request.rtol)
@@ -96,7 +96,7 @@ class Trials:
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
-        self._boundary_excuses = BoundaryExcuses(contenders[0], self.candidate, bench, self.tolerance)
+        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.candidate, worker, self.tolerance)
 
     @property
     def warnings(self) -> list[Flag]:
@@ -116,7 +116,7 @@ class Trials:
     @property
     def reference_outputs(self) -> Outputs:
         """The reference's outputs of the first validated call."""
-        return self._first_outputs[self.contenders[0].role][0]
+        return self._first_outputs[self.kernel_runs[0].role][0]
 
     @property
     def right(self) -> bool:
@@ -128,17 +128,17 @@ class Trials:
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
-        windows = {c.role: self.run_window(c, slots) for c in self.contenders}
-        for contender in self.contenders:
-            contender.upper_bound_ms = windows[contender.role].elapsed_ms / slots[contender.role].calls
+        windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
+        for kernel_run in self.kernel_runs:
+            kernel_run.upper_bound_ms = windows[kernel_run.role].elapsed_ms / slots[kernel_run.role].calls
         # Two calls are enough to tell which outputs a call certainly writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
-        owner = self.contenders[0]
+        owner = self.kernel_runs[0]
         outputs, *others = answers[owner.role]
         with owner.attribute_faults():
             check_written(owner, outputs)
-        if len(self.contenders) > 1:
+        if len(self.kernel_runs) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
             self.weak_reference_findings = weak_reference(
                 outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
@@ -147,7 +147,7 @@ class Trials:
         self.judge(slots, windows)
         if self.right:
             with self.candidate.attribute_faults():
-                check_first_call(self.contenders, windows)
+                check_first_call(self.kernel_runs, windows)
         if not (self.right or self._boundary_excuses.failed):
             self._check_reference_repeats(slots[owner.role], windows[owner.role])
 
@@ -185,23 +185,25 @@ class Trials:
         for twin in twins:
             twin.copy_from(first)
 
-    def run_window(self, contender: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
+    def run_window(self, kernel_run: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
         """Run one window of that kernel over its filled slots."""
-        with contender.attribute_faults():
-            return undisturbed_window(contender, self.contenders, slots[contender.role], self.bench.device, **options)
+        with kernel_run.attribute_faults():
+            return undisturbed_window(
+                kernel_run, self.kernel_runs, slots[kernel_run.role], self.worker.device, **options
+            )
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compare every call's outputs in full. Without a reference only the guards are checked."""
         with self.candidate.attribute_faults():
             check_guards(slots[self.candidate.role], windows[self.candidate.role])
-        if len(self.contenders) == 1:
+        if len(self.kernel_runs) == 1:
             return
-        reference, candidate = self.contenders
+        reference, candidate = self.kernel_runs
         with candidate.attribute_faults():
             check_inputs(windows[reference.role], windows[candidate.role])
         is_reported = all(window.inputs_changed is not None for window in windows.values())
         if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
-            self._input_mutation_differs = input_mutation_differs(self.contenders, slots, self.tolerance)
+            self._input_mutation_differs = input_mutation_differs(self.kernel_runs, slots, self.tolerance)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
         self._sample.consider(slots[reference.role], expected, actual)
         comparisons = compare_stacked(expected, actual, self.tolerance)
@@ -231,17 +233,17 @@ class Trials:
     def extend_deadline(self, seconds: float) -> None:
         """Extend the job's deadline by the time that it waited for other jobs."""
         self.deadline += seconds
-        for contender in self.contenders:
-            if contender.session is not None:
-                contender.session.set_deadline(self.deadline)
+        for kernel_run in self.kernel_runs:
+            if kernel_run.session is not None:
+                kernel_run.session.set_deadline(self.deadline)
 
     def check_precision(self) -> None:
         """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
         Reports nothing if the run fails or takes too long. Later requests set the runner's deadline themselves.
         """
-        reference = self.contenders[0]
-        if len(self.contenders) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
+        reference = self.kernel_runs[0]
+        if len(self.kernel_runs) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
             return
         if not self.request.thorough:
             return
@@ -256,42 +258,42 @@ class Trials:
             self._precision = dataclasses.asdict(finding) if finding is not None else None
             self._note_comparison()
 
-    def written_bytes(self, contender: KernelRun) -> int:
+    def written_bytes(self, kernel_run: KernelRun) -> int:
         """Bytes that a call of that kernel certainly writes; 0 if none is certain."""
-        outputs = self._first_outputs.get(contender.role, [])
-        io = contender.kernel.io
-        if contender.probe is None or len(outputs) < 2:
+        outputs = self._first_outputs.get(kernel_run.role, [])
+        io = kernel_run.kernel.io
+        if kernel_run.probe is None or len(outputs) < 2:
             return 0
-        if not contender.probe.returned and io is not None:
+        if not kernel_run.probe.returned and io is not None:
             pure = [
-                t for i, t in zip(contender.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
+                t for i, t in zip(kernel_run.output_arguments, outputs[0], strict=True) if io.args[i].role == "output"
             ]
             return in_place_bytes(pure)
         inputs = leaves(self._first_call, torch.Tensor)  # The inputs of both sides, in any order.
-        return returned_bytes(outputs[0], outputs[1], inputs) if contender.session is not None else 0
+        return returned_bytes(outputs[0], outputs[1], inputs) if kernel_run.session is not None else 0
 
-    def tensor_bytes(self, contender: KernelRun) -> int:
+    def tensor_bytes(self, kernel_run: KernelRun) -> int:
         """Bytes of the tensors that a call gets and returns, each counted once."""
-        inputs = leaves(self.example[contender.role], torch.Tensor)
-        answers = self._first_outputs.get(contender.role, [[]])[0] if contender.returned else []
+        inputs = leaves(self.example[kernel_run.role], torch.Tensor)
+        answers = self._first_outputs.get(kernel_run.role, [[]])[0] if kernel_run.returned else []
         return sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
         """A layout of that many calls for each kernel."""
-        return {c.role: c.slots(calls, self.example[c.role], self.bench.device.name) for c in self.contenders}
+        return {c.role: c.slots(calls, self.example[c.role], self.worker.device.name) for c in self.kernel_runs}
 
     def bytes_per_call(self) -> int:
         """Bytes per call of the kernel that needs the most."""
-        return max(bytes_per_call(self.example[c.role], c.returned) for c in self.contenders)
+        return max(bytes_per_call(self.example[c.role], c.returned) for c in self.kernel_runs)
 
     def memory(self) -> int:
         """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it."""
-        return self.bench.arena_memory // (IMAGES * len(self.contenders))
+        return self.worker.arena_memory // (IMAGES * len(self.kernel_runs))
 
     def _check_reference_repeats(self, slots: Slots, first: Window) -> None:
         """Check that the reference agrees with itself: no kernel can agree with one whose outputs are random."""
         slots.seed += 1
-        again = self.run_window(self.contenders[0], {self.contenders[0].role: slots})
+        again = self.run_window(self.kernel_runs[0], {self.kernel_runs[0].role: slots})
         one, other = (slots.read_stacked(window.snapshot) for window in (first, again))
         if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
@@ -311,7 +313,7 @@ class Trials:
 
     def _layout(self) -> list[Flag]:
         """Outputs that the candidate returns in another memory layout: right, but the reader should know."""
-        expected, actual = (contender.returned for contender in self.contenders)
+        expected, actual = (kernel_run.returned for kernel_run in self.kernel_runs)
         return [
             Flag(
                 FlagCode.OUTPUT_LAYOUT_DIFFERS,

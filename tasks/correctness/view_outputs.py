@@ -13,9 +13,11 @@ VIEWS = (
 )
 
 
-def view_outputs_warning(contenders: Sequence[KernelRun]) -> Flag | None:
+def view_outputs_warning(kernel_runs: Sequence[KernelRun]) -> Flag | None:
     """The warning about the candidate's time, from what both runners report; None without such views."""
-    probes = [contender.probe for contender in contenders if contender.probe is not None and contender.probe.returned]
+    probes = [
+        kernel_run.probe for kernel_run in kernel_runs if kernel_run.probe is not None and kernel_run.probe.returned
+    ]
     if len(probes) < 2:
         return None
     expected_views, actual_views = (probe.views for probe in probes)

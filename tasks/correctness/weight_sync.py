@@ -80,8 +80,8 @@ class Weights:
         if not buffers or time.monotonic() + TRY_S > deadline:
             return
         ends: list[dict[str, Any]] = []
-        for contender in (self._reference, self._candidate):
-            session = contender.open_session
+        for kernel_run in (self._reference, self._candidate):
+            session = kernel_run.open_session
             session.set_deadline(min(deadline, time.monotonic() + TRY_S))
             try:
                 ends.append(session.state().weights)

@@ -28,10 +28,10 @@ def check_written(owner: KernelRun, outputs: list[torch.Tensor]) -> None:
             )
 
 
-def unwritten_hint(contender: KernelRun, outputs: list[torch.Tensor]) -> str | None:
+def unwritten_hint(kernel_run: KernelRun, outputs: list[torch.Tensor]) -> str | None:
     """A hint on the unwritten elements of a wrong call's outputs; None if the kernel wrote all of them."""
-    io = contender.kernel.io
-    for index, tensor in zip(contender.output_arguments, outputs, strict=False):
+    io = kernel_run.kernel.io
+    for index, tensor in zip(kernel_run.output_arguments, outputs, strict=False):
         if io is not None and io.args[index].role == "output" and (share := unwritten_fraction(tensor)) > 0:
             return (
                 f"{round(share * tensor.numel())} of the {tensor.numel()} elements of {io.args[index].name!r} were "
@@ -57,9 +57,9 @@ def check_inputs(reference: Window, candidate: Window) -> None:
         )
 
 
-def check_first_call(contenders: list[KernelRun], windows: dict[str, Window]) -> None:
+def check_first_call(kernel_runs: list[KernelRun], windows: dict[str, Window]) -> None:
     """Check repeated calls on the same inputs before the first window, as both runners report them."""
-    differ = [contender.probe.first_call_differs for contender in contenders if contender.probe is not None]
+    differ = [kernel_run.probe.first_call_differs for kernel_run in kernel_runs if kernel_run.probe is not None]
     inputs_unchanged = all(window.inputs_changed is False for window in windows.values())
     if differ == [False, True] and inputs_unchanged:
         raise KernelFault(
@@ -69,13 +69,13 @@ def check_first_call(contenders: list[KernelRun], windows: dict[str, Window]) ->
         )
 
 
-def input_mutation_differs(contenders: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+def input_mutation_differs(kernel_runs: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
     """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
     Compares the arenas after the window. Kernels with different arguments have no common form to compare.
     """
-    layouts = [slots[contender.role] for contender in contenders]
-    arenas = [c.session.arena for c in contenders if c.session is not None and c.session.arena is not None]
+    layouts = [slots[kernel_run.role] for kernel_run in kernel_runs]
+    arenas = [c.session.arena for c in kernel_runs if c.session is not None and c.session.arena is not None]
     if len(arenas) < len(layouts) or not layouts[1].can_copy_from(layouts[0]):
         return False
     reference_inputs, candidate_inputs = (

@@ -33,7 +33,7 @@ _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def extract_code(
-    contender: KernelRun, forms: Iterable[Form], bench: WorkerContext, cancelled: Callable[[], bool]
+    kernel_run: KernelRun, forms: Iterable[Form], worker: WorkerContext, cancelled: Callable[[], bool]
 ) -> None:
     """Record at least one entry for each form, which may be the reason why there is no code. Raises JobCancelled.
 
@@ -41,54 +41,56 @@ def extract_code(
     """
     requested_forms = list(forms)
     listings: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in requested_forms]
-    if has_code(contender, requested_forms):
-        listings = _read(contender, requested_forms, bench, cancelled, with_needs=_compiled_at_calls(contender))
-    contender.listings = listings if requested_forms else None
+    if has_code(kernel_run, requested_forms):
+        listings = _read(kernel_run, requested_forms, worker, cancelled, with_needs=_compiled_at_calls(kernel_run))
+    kernel_run.listings = listings if requested_forms else None
 
 
-def has_code(contender: KernelRun, forms: Sequence[Form]) -> bool:
+def has_code(kernel_run: KernelRun, forms: Sequence[Form]) -> bool:
     """Whether there is anything to read."""
-    return contender.was_compiled and (bool(forms) or _compiled_at_calls(contender))
+    return kernel_run.was_compiled and (bool(forms) or _compiled_at_calls(kernel_run))
 
 
-def _compiled_at_calls(contender: KernelRun) -> bool:
+def _compiled_at_calls(kernel_run: KernelRun) -> bool:
     # os.path.isdir is false if the folder is no longer accessible to the referee.
-    there = os.path.isdir(contender.folder / cache.FOLDER)
-    return there and "variants" not in contender.facts
+    there = os.path.isdir(kernel_run.folder / cache.FOLDER)
+    return there and "variants" not in kernel_run.facts
 
 
 def _read(
-    contender: KernelRun, forms: list[Form], bench: WorkerContext, cancelled: Callable[[], bool], *, with_needs: bool
+    kernel_run: KernelRun, forms: list[Form], worker: WorkerContext, cancelled: Callable[[], bool], *, with_needs: bool
 ) -> list[Listing | NoListing]:
     session = None
     try:
-        session = bench.session(contender.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=cancelled)
+        session = worker.session(kernel_run.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=cancelled)
         reply = session.code(forms)
     except (KernelFault, InfrastructureFault) as fault:
         late = isinstance(fault, KernelFault) and fault.status is Status.TIMEOUT
-        reason = f"reading it took more than {READ_S:g} s" if late else f"reading it failed: {_plain(contender, fault)}"
+        reason = (
+            f"reading it took more than {READ_S:g} s" if late else f"reading it failed: {_plain(kernel_run, fault)}"
+        )
         return [NoListing(form, reason) for form in forms]
     finally:
         if session is not None:
             session.close()
     if with_needs and reply.kernels:
-        kernels = contender.facts.get("kernels")
-        contender.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *reply.kernels]
-    return _packed(contender, forms, reply.texts)
+        kernels = kernel_run.facts.get("kernels")
+        kernel_run.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *reply.kernels]
+    return _packed(kernel_run, forms, reply.texts)
 
 
 def _packed(
-    contender: KernelRun, forms: list[Form], entries: list[CodeText | MissingText]
+    kernel_run: KernelRun, forms: list[Form], entries: list[CodeText | MissingText]
 ) -> list[Listing | NoListing]:
     listings: list[Listing | NoListing] = []
     names: set[str] = set()
     left = MAX_PACKED_BYTES
     for entry in sorted((item for item in entries if item.form in forms), key=lambda item: forms.index(item.form)):
-        kernel = _plain(contender, entry.kernel)
+        kernel = _plain(kernel_run, entry.kernel)
         if isinstance(entry, MissingText):
-            listings.append(NoListing(entry.form, _plain(contender, entry.reason), kernel))
+            listings.append(NoListing(entry.form, _plain(kernel_run, entry.reason), kernel))
             continue
-        text = _cleaned(contender, entry.text)
+        text = _cleaned(kernel_run, entry.text)
         packed = pack(text)
         if len(packed) > left:
             reason = (
@@ -99,11 +101,11 @@ def _packed(
         left -= len(packed)
         name = _name(kernel, entry.form, names)
         names.add(name)
-        variant = _plain(contender, entry.variant) if entry.variant is not None else None
+        variant = _plain(kernel_run, entry.variant) if entry.variant is not None else None
         size = len(text.encode(errors="replace"))
         listings.append(Listing(name, kernel, entry.form, size, packed, entry.truncated, variant))
     covered = {entry.format for entry in listings}
-    return listings + [NoListing(form, _why_none(contender, form)) for form in forms if form not in covered]
+    return listings + [NoListing(form, _why_none(kernel_run, form)) for form in forms if form not in covered]
 
 
 def _name(kernel: str, form: Form, used: set[str]) -> str:
@@ -112,22 +114,22 @@ def _name(kernel: str, form: Form, used: set[str]) -> str:
     return next(name for name in numbered if name not in used)
 
 
-def _why_none(contender: KernelRun, form: Form) -> str:
+def _why_none(kernel_run: KernelRun, form: Form) -> str:
     """Why the kernel's folder has no code of this form."""
-    kernel_type, facts = contender.kernel.kernel_type, contender.facts
+    kernel_type, facts = kernel_run.kernel.kernel_type, kernel_run.facts
     if form.of_triton and kernel_type in (KernelType.CUDA, KernelType.TORCH_CUDA):
         return f"{form} is one of Triton's stages, and this is a kernel of type {kernel_type}: ask for ptx or sass"
     if facts.get("interpreted"):
         return "interpreted on a worker without a GPU, so never compiled: send it to one that has a GPU (`gpu`)"
-    if contender.fault is not None:
+    if kernel_run.fault is not None:
         return "nothing was compiled before the job ended, or its code is in another folder"
     return f"its build and its calls left no code of its own with {form}; code of torch and its libraries is not listed"
 
 
-def _cleaned(contender: KernelRun, text: str) -> str:
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", contender.redact_paths(text))
+def _cleaned(kernel_run: KernelRun, text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", kernel_run.redact_paths(text))
 
 
-def _plain(contender: KernelRun, value: Any) -> str:
+def _plain(kernel_run: KernelRun, value: Any) -> str:
     """The text as one short line."""
-    return " ".join(_cleaned(contender, str(value)).split())[:_LINE_CHARS]
+    return " ".join(_cleaned(kernel_run, str(value)).split())[:_LINE_CHARS]

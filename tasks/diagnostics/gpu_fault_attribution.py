@@ -42,10 +42,10 @@ _FIRST, _LAST = slice(MAX_SEARCHED_CHARS), slice(-MAX_SEARCHED_CHARS, None)
 log = logging.getLogger(__name__)
 
 
-def new_card_errors(contenders: Iterable[KernelRun], bench: WorkerContext) -> list[CardError] | CardUnavailable:
+def new_card_errors(kernel_runs: Iterable[KernelRun], worker: WorkerContext) -> list[CardError] | CardUnavailable:
     """The driver's reports of card errors since the last call; waits up to REPORT_S for one if a kernel failed."""
-    failed = any(contender.fault is not None for contender in contenders)
-    return bench.card_errors.take_new(REPORT_S if failed else 0.0)
+    failed = any(kernel_run.fault is not None for kernel_run in kernel_runs)
+    return worker.card_errors.take_new(REPORT_S if failed else 0.0)
 
 
 def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) -> None:
@@ -57,23 +57,23 @@ def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) 
 
 
 def raise_tested_card_fault(
-    contenders: Iterable[KernelRun], bench: WorkerContext, cancelled: Callable[[], bool]
+    kernel_runs: Iterable[KernelRun], worker: WorkerContext, cancelled: Callable[[], bool]
 ) -> None:
     """Raise InfrastructureFault if a kernel failed like on a failing card, and a runner without a submission fails too.
 
     The failure's text comes from the submission, so it proves nothing by itself. The caller holds the device's lease.
     The test ends the kernels' runners, because they may hold all device memory. Raises JobCancelled.
     """
-    if not bench.device.is_cuda:
+    if not worker.device.is_cuda:
         return
-    suspects = [contender for contender in contenders if _names_card_error(contender)]
+    suspects = [kernel_run for kernel_run in kernel_runs if _names_card_error(kernel_run)]
     if not suspects:
         return
-    for contender in contenders:
-        contender.close()
-    folder = bench.private_folder(bench.folder / "test")
+    for kernel_run in kernel_runs:
+        kernel_run.close()
+    folder = worker.private_folder(worker.folder / "test")
     try:
-        session = bench.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=cancelled)
+        session = worker.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=cancelled)
         try:
             session.open_device()
             session.wait_until_open()
@@ -92,11 +92,11 @@ def raise_tested_card_fault(
     )
 
 
-def _names_card_error(contender: KernelRun) -> bool:
+def _names_card_error(kernel_run: KernelRun) -> bool:
     """Whether the failure names a card error. Printed output counts: a C++ library that throws aborts the process."""
-    fault = contender.fault
+    fault = kernel_run.fault
     if fault is None or fault.status not in (Status.RUNTIME_ERROR, Status.CRASHED):
         return False
-    printed = contender.session.runner.output.text() if contender.session is not None else contender.output
+    printed = kernel_run.session.runner.output.text() if kernel_run.session is not None else kernel_run.output
     ends = (text[part] for text in (fault.message, fault.log, printed) for part in (_FIRST, _LAST))
     return any(CARD_ERROR.search(text) for text in ends)

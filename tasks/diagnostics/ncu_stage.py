@@ -38,15 +38,15 @@ def read_counters(inspection: Inspection, request: CounterRequest) -> dict[str, 
         return {"status": "unavailable", "reason": reason, **answer}
     answer["profiler"] = f"ncu {tool_lookup.version(tool)}"
     flat: dict[str, Any] = {}
-    for contender in reversed(inspection.contenders):
+    for kernel_run in reversed(inspection.kernel_runs):
         started = time.monotonic()
         try:
-            side, flat[contender.role] = _measure(inspection, contender, tool, request)
+            side, flat[kernel_run.role] = _measure(inspection, kernel_run, tool, request)
             side = {"status": "measured", **side}
         except NotInspected as why:
             side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_omitted": 0, "advice": []}
-            contender.profile = contender.profile or NoListing(PROFILE, str(why))
-        answer[contender.role] = {**side, "seconds": seconds_since(started)}
+            kernel_run.profile = kernel_run.profile or NoListing(PROFILE, str(why))
+        answer[kernel_run.role] = {**side, "seconds": seconds_since(started)}
     candidate = answer[CANDIDATE]
     return {
         "status": candidate["status"],
@@ -58,7 +58,7 @@ def read_counters(inspection: Inspection, request: CounterRequest) -> dict[str, 
 
 def _under_original_names(inspection: Inspection, flat: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The metrics under the names of the original service, as far as it had them."""
-    owner, candidate = inspection.contenders[0], inspection.candidate
+    owner, candidate = inspection.kernel_runs[0], inspection.candidate
     named = {"original_device_metrics": flat.get(owner.role, {})}
     if owner is candidate:
         return {**flat.get(owner.role, {}), **named}
@@ -66,26 +66,26 @@ def _under_original_names(inspection: Inspection, flat: dict[str, dict[str, Any]
 
 
 def _measure(
-    inspection: Inspection, contender: KernelRun, ncu: Path, request: CounterRequest
+    inspection: Inspection, kernel_run: KernelRun, ncu: Path, request: CounterRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    remove_stale(contender.folder, REPORT, TABLE)
+    remove_stale(kernel_run.folder, REPORT, TABLE)
     until = time.monotonic() + request.level.seconds
-    printed, failure = _run_ncu(inspection, contender, ncu, request, until)
+    printed, failure = _run_ncu(inspection, kernel_run, ncu, request, until)
     # The submission can influence this text, so only requested metrics are accepted as unknown.
     unknown = tuple(name for name in refused(printed) if name in (*request.metrics, *BASIC))
     if unknown:  # An unknown metric makes ncu count nothing, so run it again without.
-        printed, failure = _run_ncu(inspection, contender, ncu, request, until, without=unknown)
+        printed, failure = _run_ncu(inspection, kernel_run, ncu, request, until, without=unknown)
     complaint = _complaint(printed)
     if complaint is not None and NO_PERMISSION in complaint:
         raise NotInspected(REFUSED)
-    report = read_output(contender.folder / REPORT, MAX_PROFILE_BYTES)
+    report = read_output(kernel_run.folder / REPORT, MAX_PROFILE_BYTES)
     if failure is not None or report is None:
         raise NotInspected(complaint or failure or "the call launched no kernel, or the profiler saw none")
-    contender.profile = ProfilerReport.of(report)
+    kernel_run.profile = ProfilerReport.of(report)
     printed_by_import = inspection.program(
-        contender, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS
+        kernel_run, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS
     )
-    table = (read_output(contender.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
+    table = (read_output(kernel_run.folder / TABLE, MAX_CHARS) or b"").decode(errors="replace")
     try:
         side, flat = described(table, request.metrics)
     except ValueError as error:
@@ -97,7 +97,7 @@ def _measure(
 
 def _run_ncu(
     inspection: Inspection,
-    contender: KernelRun,
+    kernel_run: KernelRun,
     ncu: Path,
     request: CounterRequest,
     until: float,
@@ -108,7 +108,7 @@ def _run_ncu(
         *("--export", EXPORT, "--force-overwrite"),
         *arguments(request.level, request.metrics, without=without),
     ]
-    return inspection.call(contender, tool, until - time.monotonic(), WARM_UP)
+    return inspection.call(kernel_run, tool, until - time.monotonic(), WARM_UP)
 
 
 def _complaint(printed: str) -> str | None:

@@ -13,24 +13,24 @@ MAX_HELD_SHARE = 0.5
 """Share of the device's memory: a candidate that holds no more of it leaves the reference enough."""
 
 
-def attribute_memory_fault(contenders: Sequence[KernelRun], bench: WorkerContext) -> None:
+def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
     """Move an out-of-memory fault from the reference to the candidate, if that held most of the device's memory.
 
     It must also have held more than the reference. No process reports this itself: the referee ends each runner and
     measures how much memory becomes free.
     """
-    reference, candidate = contenders[0], contenders[-1]
+    reference, candidate = kernel_runs[0], kernel_runs[-1]
     fault = reference.fault
-    if reference is candidate or fault is None or fault.status is not Status.OUT_OF_MEMORY or not bench.device.is_cuda:
+    if reference is candidate or fault is None or fault.status is not Status.OUT_OF_MEMORY or not worker.device.is_cuda:
         return
-    candidate_bytes, reference_bytes = _end_and_measure(candidate, bench), _end_and_measure(reference, bench)
-    if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * bench.device.memory):
+    candidate_bytes, reference_bytes = _end_and_measure(candidate, worker), _end_and_measure(reference, worker)
+    if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * worker.device.memory):
         mib = candidate_bytes >> 20
         message = f"this kernel held {mib} MiB of the device's memory, and its reference found too little left"
         reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, message)
 
 
-def _end_and_measure(contender: KernelRun, bench: WorkerContext) -> int:
-    before = bench.device.free
-    contender.close()
-    return bench.device.free - before
+def _end_and_measure(kernel_run: KernelRun, worker: WorkerContext) -> int:
+    before = worker.device.free
+    kernel_run.close()
+    return worker.device.free - before

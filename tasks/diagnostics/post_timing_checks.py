@@ -41,15 +41,15 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def measure_work(contenders: list[KernelRun], trials: Trials, *, counting: bool) -> None:
+def measure_work(kernel_runs: list[KernelRun], trials: Trials, *, counting: bool) -> None:
     """Record the bytes that a call moves and, with `counting`, its operations, to place it under the card's peaks."""
-    ceilings = trials.bench.ceilings()
-    timed = [(contender, contender.timing) for contender in contenders if contender.timing is not None]
+    ceilings = trials.worker.ceilings()
+    timed = [(kernel_run, kernel_run.timing) for kernel_run in kernel_runs if kernel_run.timing is not None]
     if not timed or ceilings == UNKNOWN:
         return
-    flops = _operations(timed, contenders[0], trials, ceilings) if counting else None
-    for contender, _ in timed:
-        contender.work = Work(trials.tensor_bytes(contender), flops, ceilings)
+    flops = _operations(timed, kernel_runs[0], trials, ceilings) if counting else None
+    for kernel_run, _ in timed:
+        kernel_run.work = Work(trials.tensor_bytes(kernel_run), flops, ceilings)
 
 
 def _operations(
@@ -67,8 +67,8 @@ def _operations(
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
         failed = "it was stopped" if late else first_line(owner.redact_paths(fault.message))
-    for contender, timing in timed:
-        whose = "its own" if contender is owner else "the reference's"
+    for kernel_run, timing in timed:
+        whose = "its own" if kernel_run is owner else "the reference's"
         if flops is None:
             timing.flags.append(
                 Flag(FlagCode.OPERATIONS_NOT_COUNTED, NOT_COUNTED.format(whose=whose, why=failed), {"reason": failed})
@@ -82,21 +82,21 @@ def _operations(
     return flops
 
 
-def trace_launches(contenders: list[KernelRun], example: dict[str, Arguments], deadline: float) -> None:
+def trace_launches(kernel_runs: list[KernelRun], example: dict[str, Arguments], deadline: float) -> None:
     """Profile one call of each kernel, as the last request to its runner; flag what is suspicious about it."""
-    for contender in contenders:
-        if contender.session is None:
+    for kernel_run in kernel_runs:
+        if kernel_run.session is None:
             continue
         try:
-            trace = _limited(contender.session, PROFILE_S, deadline).profile(example[contender.role])
+            trace = _limited(kernel_run.session, PROFILE_S, deadline).profile(example[kernel_run.role])
         except KernelFault as fault:
-            contender.launches = unavailable(_reason(fault, contender.folder))
+            kernel_run.launches = unavailable(_reason(fault, kernel_run.folder))
             continue
         finally:
-            contender.close()  # Its files are read next, so no process may be left that could change them.
-        contender.launches = described(trace, contender.kernel, _built_into(contender.folder))
-        if contender.timing is not None:
-            contender.timing.flags.extend(map(Flag.from_dict, contender.launches["flags"]))
+            kernel_run.close()  # Its files are read next, so no process may be left that could change them.
+        kernel_run.launches = described(trace, kernel_run.kernel, _built_into(kernel_run.folder))
+        if kernel_run.timing is not None:
+            kernel_run.timing.flags.extend(map(Flag.from_dict, kernel_run.launches["flags"]))
 
 
 def _limited(session: Session, seconds: float, deadline: float) -> Session:

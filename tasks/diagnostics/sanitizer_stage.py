@@ -30,19 +30,19 @@ def run_sanitizer(inspection: Inspection) -> dict[str, Any]:
 
 
 def _run_tool(inspection: Inspection, tool: Path, check: SanitizerTool) -> ToolReport:
-    contender = inspection.candidate
+    kernel_run = inspection.candidate
     command = [
         *(*SINGLY, str(tool), "--tool", check.value, "--log-file", f"{check}{LOG}", "--print-limit", "1000"),
         # Libraries probe the driver for optional features, so refused driver calls are no errors.
         *("--report-api-errors", "no", "--target-processes", "application-only"),
     ]
-    remove_stale(contender.folder, f"{check}{LOG}")
+    remove_stale(kernel_run.folder, f"{check}{LOG}")
     try:
-        printed, failure = inspection.call(contender, command, SANITIZER_SECONDS / len(SanitizerTool), warm_up=0)
-        report = read_output(contender.folder / f"{check}{LOG}", MAX_CHARS)
+        printed, failure = inspection.call(kernel_run, command, SANITIZER_SECONDS / len(SanitizerTool), warm_up=0)
+        report = read_output(kernel_run.folder / f"{check}{LOG}", MAX_CHARS)
         if report is None:
             return ToolReport("unavailable", failure or first_line(printed) or "it left no report")
-        findings = read(contender.redact_paths(report.decode(errors="replace")))
+        findings = read(kernel_run.redact_paths(report.decode(errors="replace")))
         if failure is not None and findings.status == "clean":
             return ToolReport("unavailable", f"the kernel failed under the tool: {failure}")
         return findings

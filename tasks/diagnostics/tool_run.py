@@ -43,16 +43,16 @@ class Inspection:
 
     def __init__(
         self,
-        bench: WorkerContext,
-        contenders: Sequence[KernelRun],
+        worker: WorkerContext,
+        kernel_runs: Sequence[KernelRun],
         example: dict[str, Arguments],
         weights: dict[str, Any],
         seed: int,
         cancelled: Callable[[], bool],
     ) -> None:
-        self.bench = bench
-        self.contenders = contenders
-        self.candidate = contenders[-1]
+        self.worker = worker
+        self.kernel_runs = kernel_runs
+        self.candidate = kernel_runs[-1]
         self._example = example
         self._weights = weights
         self._seed = seed
@@ -60,60 +60,60 @@ class Inspection:
 
     def unavailable_reason(self) -> str | None:
         """Why tools cannot inspect kernels on this worker; None if they can."""
-        if not self.bench.device.is_cuda:
+        if not self.worker.device.is_cuda:
             return NO_GPU
         try:
-            return None if self.bench.zygote.children_use_gpu else NO_USERS
+            return None if self.worker.zygote.children_use_gpu else NO_USERS
         except InfrastructureFault as fault:
             return f"the tool's process could not be started: {fault}"
 
-    def call(self, contender: KernelRun, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
+    def call(self, kernel_run: KernelRun, tool: Sequence[str], seconds: float, warm_up: int) -> tuple[str, str | None]:
         """Call the kernel once under that tool; returns the printed output, and how the kernel failed, if it did.
 
         Raises NotInspected, JobCancelled.
         """
-        if not contender.compiled:
+        if not kernel_run.compiled:
             raise NotInspected(NOT_COMPILED)
-        if contender.role not in self._example:
+        if kernel_run.role not in self._example:
             raise NotInspected(NO_INPUTS)
-        if contender.fault is not None and contender.fault.status is Status.TIMEOUT:
+        if kernel_run.fault is not None and kernel_run.fault.status is Status.TIMEOUT:
             raise NotInspected(HANGS)
-        with self._session(contender, [*tool, *RUNNER], seconds) as session:
-            fault = self._call(session, contender, warm_up)
+        with self._session(kernel_run, [*tool, *RUNNER], seconds) as session:
+            fault = self._call(session, kernel_run, warm_up)
             if fault is not None and fault.status is Status.TIMEOUT:
                 raise NotInspected(_timeout_message(seconds))
             _wait_for_end(session, seconds)
-        failure = first_line(contender.redact_paths(fault.message)) if fault is not None else None
-        return contender.redact_paths(session.runner.output.text()), failure
+        failure = first_line(kernel_run.redact_paths(fault.message)) if fault is not None else None
+        return kernel_run.redact_paths(session.runner.output.text()), failure
 
-    def program(self, contender: KernelRun, command: Sequence[str], seconds: float) -> str:
+    def program(self, kernel_run: KernelRun, command: Sequence[str], seconds: float) -> str:
         """Run a program that reads the kernel's folder, sandboxed like a builder; returns its printed output.
 
         Raises NotInspected, JobCancelled.
         """
-        with self._session(contender, command, seconds, gpu=False) as session:
+        with self._session(kernel_run, command, seconds, gpu=False) as session:
             _wait_for_end(session, seconds)
-        return contender.redact_paths(session.runner.output.text())
+        return kernel_run.redact_paths(session.runner.output.text())
 
-    def _call(self, session: Session, contender: KernelRun, warm_up: int) -> KernelFault | None:
+    def _call(self, session: Session, kernel_run: KernelRun, warm_up: int) -> KernelFault | None:
         try:
-            reference = self.contenders[0]
-            init_args = reference.loaded.init if contender is not reference and reference.loaded is not None else None
-            session.load(contender.kernel, contender.artifact, init_args, self._seed)
-            if self._weights and contender is not reference:
+            reference = self.kernel_runs[0]
+            init_args = reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
+            session.load(kernel_run.kernel, kernel_run.artifact, init_args, self._seed)
+            if self._weights and kernel_run is not reference:
                 session.load_state(self._weights)
-            session.inspect(self._example[contender.role], warm_up)
+            session.inspect(self._example[kernel_run.role], warm_up)
         except KernelFault as fault:
             return fault
         return None
 
     @contextmanager
     def _session(
-        self, contender: KernelRun, command: Sequence[str], seconds: float, *, gpu: bool = True
+        self, kernel_run: KernelRun, command: Sequence[str], seconds: float, *, gpu: bool = True
     ) -> Iterator[Session]:
         try:
-            session = self.bench.start_under_tool(
-                contender.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu
+            session = self.worker.start_under_tool(
+                kernel_run.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu
             )
         except InfrastructureFault as fault:
             raise NotInspected(f"the tool's process could not be started: {fault}") from fault
@@ -123,7 +123,7 @@ class Inspection:
             finally:
                 session.close()
         except InfrastructureFault as fault:
-            printed = first_line(contender.redact_paths(session.runner.output.text()))
+            printed = first_line(kernel_run.redact_paths(session.runner.output.text()))
             raise NotInspected(f"the tool did not start the kernel, or was ended: {printed or fault}") from fault
 
 

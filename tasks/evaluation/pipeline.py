@@ -50,7 +50,7 @@ from validation.seeds import derive_seed
 
 def run(
     request: Request,
-    bench: WorkerContext,
+    worker: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     on_interim_result: Callable[[bool], None] = lambda right: None,
@@ -59,11 +59,11 @@ def run(
 
     `on_interim_result` is called with the interim verdict of a comparison: before timing, and again after all calls.
     """
-    return evaluate_in_processes(partial(_run, bench, progress, cancelled, on_interim_result), request)
+    return evaluate_in_processes(partial(_run, worker, progress, cancelled, on_interim_result), request)
 
 
 def _run(
-    bench: WorkerContext,
+    worker: WorkerContext,
     progress: Callable[[Stage], None],
     cancelled: Callable[[], bool],
     on_interim_result: Callable[[bool], None],
@@ -71,50 +71,52 @@ def _run(
     queues: Queues,
 ) -> Report:
     with ExitStack() as stack:
-        bench.start_zygote()
-        home = stack.enter_context(bench.job_folder())
-        contenders = [KernelRun(role, one, bench.private_folder(home / role)) for role, one in request.kernels.items()]
-        job = _Job(request, bench, progress, cancelled, contenders, on_interim_result, queues)
-        for contender in job.contenders:
-            stack.callback(contender.remove_folder)
-            contender.launches = NOT_REACHED if request.profile else None
-        stack.callback(close, job.contenders)
+        worker.start_zygote()
+        home = stack.enter_context(worker.job_folder())
+        kernel_runs = [
+            KernelRun(role, one, worker.private_folder(home / role)) for role, one in request.kernels.items()
+        ]
+        job = _Job(request, worker, progress, cancelled, kernel_runs, on_interim_result, queues)
+        for kernel_run in job.kernel_runs:
+            stack.callback(kernel_run.remove_folder)
+            kernel_run.launches = NOT_REACHED if request.profile else None
+        stack.callback(close, job.kernel_runs)
         teardown_stack = stack.enter_context(ExitStack())
         try:
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.acquire_runners()
-            with device_lease(bench.device_id, cancelled, request.queue_offset_s):
+            with device_lease(worker.device_id, cancelled, request.queue_offset_s):
                 started = time.monotonic()
                 try:
-                    bench.card_errors.discard_pending()
-                    with until_stopped(contenders, queues, request.timeout):
+                    worker.card_errors.discard_pending()
+                    with until_stopped(kernel_runs, queues, request.timeout):
                         job.evaluate()
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
-                    attribute_memory_fault(job.contenders, bench)
-                    raise_tested_card_fault(job.contenders, bench, cancelled)
+                    attribute_memory_fault(job.kernel_runs, worker)
+                    raise_tested_card_fault(job.kernel_runs, worker, cancelled)
                     job.inspect()
                 finally:
                     try:
                         job.release_device()  # Before any runner ends: driver calls would wait for its end.
                     finally:
-                        stop(job.contenders)
+                        stop(job.kernel_runs)
                         job.note_card_errors()
-                        end(job.contenders, bench, teardown_stack)
+                        end(job.kernel_runs, worker, teardown_stack)
                         job.device_s = time.monotonic() - started
         except RestartJob as restart:
             raise_reported_card_fault(job.card_errors)
             raise restart.after(job.device_s) from None
         except Stopped:
             job.inspect()  # Records that there is nothing to inspect.
-            close(job.contenders)
+            close(job.kernel_runs)
         raise_reported_card_fault(job.card_errors)
-        if any(has_code(contender, request.artifacts) for contender in job.contenders):
+        if any(has_code(kernel_run, request.artifacts) for kernel_run in job.kernel_runs):
             teardown_stack.close()  # The runners must have ended before the referee reads the files that they leave.
-        for contender in job.contenders:
-            extract_code(contender, request.artifacts, bench, cancelled)
+        for kernel_run in job.kernel_runs:
+            extract_code(kernel_run, request.artifacts, worker, cancelled)
         report = job.report()
-        bench.teardown.submit(stack.pop_all())
+        worker.teardown.submit(stack.pop_all())
         return report
 
 
@@ -124,21 +126,21 @@ class _Job:
     def __init__(
         self,
         request: Request,
-        bench: WorkerContext,
+        worker: WorkerContext,
         progress: Callable[[Stage], None],
         cancelled: Callable[[], bool],
-        contenders: list[KernelRun],
+        kernel_runs: list[KernelRun],
         on_interim_result: Callable[[bool], None],
         queues: Queues,
     ) -> None:
         self.request = request
-        self.bench = bench
+        self.worker = worker
         self.progress = progress
         self.cancelled = cancelled
         self.queues = queues
-        self.contenders = contenders
-        self.candidate = contenders[-1]
-        self.reference = contenders[0] if len(contenders) > 1 else None
+        self.kernel_runs = kernel_runs
+        self.candidate = kernel_runs[-1]
+        self.reference = kernel_runs[0] if len(kernel_runs) > 1 else None
         self.on_interim_result = on_interim_result if self.reference is not None else lambda right: None
         replay_seed = request.replay_seed
         self.secret = int(replay_seed, 16) if replay_seed is not None else secrets.randbits(256)
@@ -159,27 +161,27 @@ class _Job:
     def build(self) -> None:
         """Compile every kernel with no GPU visible, before the job asks for the device; or take it from the cache."""
         self.progress(Stage.BUILD)
-        self.bench.ready_compilers([contender.kernel for contender in self.contenders])
-        Building(self.bench, self.request, self.cancelled).build_all(self.contenders)
+        self.worker.ready_compilers([kernel_run.kernel for kernel_run in self.kernel_runs])
+        Building(self.worker, self.request, self.cancelled).build_all(self.kernel_runs)
 
     def acquire_runners(self) -> None:
         """Assign a runner to each kernel, with its CUDA context created before the job asks for the device."""
-        folders = [contender.folder for contender in self.contenders]
-        multi_queue_roles, several = self.queues.of(self.contenders), self.request.processes > 1
-        runners = self.bench.acquire_runners(folders, self.cancelled, multi_queue_roles, more_follow=several)
-        for contender, runner in zip(self.contenders, runners, strict=True):
-            contender.pooled_runner, contender.session = runner, runner.session
-        for contender in self.contenders:
-            contender.move_into_runner_dir()
+        folders = [kernel_run.folder for kernel_run in self.kernel_runs]
+        multi_queue_roles, several = self.queues.of(self.kernel_runs), self.request.processes > 1
+        runners = self.worker.acquire_runners(folders, self.cancelled, multi_queue_roles, more_follow=several)
+        for kernel_run, runner in zip(self.kernel_runs, runners, strict=True):
+            kernel_run.pooled_runner, kernel_run.session = runner, runner.session
+        for kernel_run in self.kernel_runs:
+            kernel_run.move_into_runner_dir()
 
     def evaluate(self) -> None:
         """Run everything that needs the device, under its lease and within the request's time."""
         self.progress(Stage.LOAD)
-        preparation = Preparation(self.contenders, self.bench)
+        preparation = Preparation(self.kernel_runs, self.worker)
         preparation.time_launches(self.cancelled)  # Launch overhead must not count as a kernel's time.
-        streams = Streams(self.queues, self.contenders, self.request.timeout)
+        streams = Streams(self.queues, self.kernel_runs, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
-        self.inputs = TrialInputs(self.contenders[0], self.candidate, self.bench.device.name, self.secret)
+        self.inputs = TrialInputs(self.kernel_runs[0], self.candidate, self.worker.device.name, self.secret)
         if self.reference is not None:
             self.weights = Weights(self.reference, self.candidate)
             self.weights.share()
@@ -189,7 +191,7 @@ class _Job:
         streams.check_first_call()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
-        trials = Trials(self.contenders, self.inputs, self.example, self.bench, self.request, self.deadline, advice)
+        trials = Trials(self.kernel_runs, self.inputs, self.example, self.worker, self.request, self.deadline, advice)
         self.trials = trials
         trials.validate()
         self.on_interim_result(trials.right)
@@ -201,7 +203,7 @@ class _Job:
                 self.run_robustness_checks(trials, self.weights)
             self.on_interim_result(trials.right)
         suspicious = self.speedup is not None and self.speedup.ratio > SUSPICIOUS
-        measure_work(self.contenders, trials, counting=self.request.profile or suspicious)
+        measure_work(self.kernel_runs, trials, counting=self.request.profile or suspicious)
         if self.request.profile:
             trace_launches([self.candidate], self.example, trials.deadline)
         if self.reference is not None:  # From here on the reference runs without the candidate beside it.
@@ -224,9 +226,9 @@ class _Job:
             return
         self.progress(Stage.INSPECT)
         weights = self.weights.shared if self.weights is not None else {}
-        inspection = Inspection(self.bench, self.contenders, self.example, weights, self.weights_seed, self.cancelled)
+        inspection = Inspection(self.worker, self.kernel_runs, self.example, weights, self.weights_seed, self.cancelled)
         if self.example:  # Without example inputs no tool calls the kernel, and another job may hold the device.
-            close(self.contenders)
+            close(self.kernel_runs)
             self.note_card_errors()  # A sanitizer's finding may make the driver report the error once more.
             self.release_device()
         if request.device_metrics is not None:
@@ -238,8 +240,8 @@ class _Job:
         """Release all device memory before other jobs get the device; first store what the report needs."""
         self.windows_s = self.timekeeper.window_runner.windows_s if self.timekeeper is not None else self.windows_s
         self.trials = self.timekeeper = None
-        for contender in self.contenders:
-            contender.release_device_memory()
+        for kernel_run in self.kernel_runs:
+            kernel_run.release_device_memory()
         try:
             replayed = self.request.replay_seed is not None
             self.input_summary = self.input_summary or inputs_summary(
@@ -247,12 +249,12 @@ class _Job:
             )
         finally:
             self.example, self.inputs, self.weights = {}, None, None
-            self.bench.release_job_memory()
+            self.worker.release_job_memory()
 
     def note_card_errors(self) -> None:
         """Read once which errors of the card the driver reported during this job."""
         if self.card_errors is None:
-            self.card_errors = new_card_errors(self.contenders, self.bench)
+            self.card_errors = new_card_errors(self.kernel_runs, self.worker)
 
     def run_robustness_checks(self, trials: Trials, weights: Weights) -> None:
         """After timing, check what fresh inputs under the first weights cannot show: other inputs and parameters."""
@@ -261,7 +263,7 @@ class _Job:
             why = "left to other processes of the job" if self.request.tried else by_budget
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_SKIPPED, why))
             return
-        if (owner := self.contenders[0]).session is not None:
+        if (owner := self.kernel_runs[0]).session is not None:
             owner.session.set_deadline(trials.deadline)  # Replaces the deadline of its last request.
         try:
             perturbation = InputPerturbation(trials.inputs, self.secret)
@@ -280,16 +282,16 @@ class _Job:
             self.distributions = distributions.summary
             if not trials.right or self.candidate.fault is not None:
                 self.speedup = None  # A wrong kernel has no time.
-                for contender in self.contenders:
-                    contender.timing = None
+                for kernel_run in self.kernel_runs:
+                    kernel_run.timing = None
 
     def report(self) -> Report:
         """The report, as complete as the stages that the job reached."""
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
-        environment_data = environment(self.bench.target) | held
-        if self.card_errors is not None and self.bench.device.is_cuda:
+        environment_data = environment(self.worker.target) | held
+        if self.card_errors is not None and self.worker.device.is_cuda:
             environment_data |= {
-                "multi_queue_roles": roles_with_own_queues(self.contenders),
+                "multi_queue_roles": roles_with_own_queues(self.kernel_runs),
                 "gpu_errors": summary(self.card_errors),
             }
         reference = self.reference.outcome(self.input_summary) if self.reference is not None else None
@@ -302,5 +304,5 @@ class _Job:
             self.metrics,
             self.request.budget.to_dict(compares=reference is not None),
             self.spent_s,
-            sum(contender.build_s for contender in self.contenders),
+            sum(kernel_run.build_s for kernel_run in self.kernel_runs),
         )

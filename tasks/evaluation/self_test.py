@@ -73,11 +73,11 @@ def main() -> int:
         Kernel(CANDIDATE, KernelType.TORCH), reference=Kernel(REFERENCE, KernelType.TORCH), num_trials=1, timeout=60
     )
     try:
-        bench = worker_context()
+        worker = worker_context()
         try:
-            outcome = run(request, bench, lambda stage: None, lambda: False).outcome
+            outcome = run(request, worker, lambda stage: None, lambda: False).outcome
         finally:
-            bench.close()
+            worker.close()
     except Exception as error:
         print(f"{type(error).__name__}: {error}")
         return 1

@@ -10,7 +10,7 @@ from domain.paths import ROOT
 from domain.settings import settings
 
 _PATH = re.compile(r"/[^\s'\":]*")
-_FOLDER = re.compile(r".*/(?:(?:site|dist)-packages|bench-\w+/job-\w+/\w+)/")
+_FOLDER = re.compile(r".*/(?:(?:site|dist)-packages|worker-\w+/job-\w+/\w+)/")
 """Folders that are removed: those of packages, and those of cached builds, which may come from another node."""
 
 

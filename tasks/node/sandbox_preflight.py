@@ -5,7 +5,7 @@ from __future__ import annotations
 from domain.settings import settings
 from sandbox.isolation import layer_probe
 from tasks.node.private_dir import UnsafeFolder, make_private
-from tasks.node.scratch_dir import BenchFolder
+from tasks.node.scratch_dir import ScratchDir
 
 
 def probe_sandbox(*, gpu: bool) -> layer_probe.Layers:
@@ -16,7 +16,7 @@ def probe_sandbox(*, gpu: bool) -> layer_probe.Layers:
     try:
         make_private(settings().state_dir, "STATE_DIR")
         # A locked folder: if this process is killed, the next owner of a folder removes it.
-        folder = BenchFolder(settings().state_dir / "work")
+        folder = ScratchDir(settings().state_dir / "work")
     except (UnsafeFolder, OSError) as error:
         raise SystemExit(f"{error}; STATE_DIR is the folder (docs/settings.md)") from error
     try:

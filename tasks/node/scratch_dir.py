@@ -15,10 +15,10 @@ from sandbox.isolation.scratch_dir import remove
 from sandbox.isolation.uid import allow_traversal, may_be_submissions
 from tasks.node.private_dir import UnsafeFolder, opened_private
 
-PREFIX, SETTING = "bench-", "STATE_DIR"
+PREFIX, SETTING = "worker-", "STATE_DIR"
 
 
-class BenchFolder:
+class ScratchDir:
     """A new folder below `parent`, until `close`; creating it first removes the folders of dead owners.
 
     The kernel's lock on the folder ends with its holder, in whatever way that ends. There is no lock file that a

@@ -23,7 +23,7 @@ from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.settings import settings
 from sandbox.isolation.layer_probe import Layers
-from tasks.builds.build_session import BuildBench
+from tasks.builds.build_session import BuildSession
 from tasks.fleet.heartbeat import workers
 from tasks.fleet.prebuilder_registry import BuilderHeartbeat
 from tasks.jobs.job_store import JobStore
@@ -61,11 +61,11 @@ class Builder:
         self._redis = redis
         self._name = name
         self._own = ExitStack()
-        self._benches: dict[str, BuildBench] = {}
+        self._build_sessions: dict[str, BuildSession] = {}
         self._stopped_at: float | None = None
         self._recent: dict[str, float] = {}
         self._foreign_workers: set[str] = set()
-        first = self._bench(settings().build_for[0] if settings().build_for else CPU_ONLY)
+        first = self._build_session(settings().build_for[0] if settings().build_for else CPU_ONLY)
         if first.shipped is None:
             raise SystemExit("shared builds are disabled: set SHARED_BUILDS_MIB, here and for the workers")
         self._toolchain, self._shipped = first.toolchain, first.shipped
@@ -135,7 +135,7 @@ class Builder:
         if archs != self._builds_for:
             log.info("builder %s: builds for %s", self._name, ", ".join(archs) or "no worker, as none needs builds")
             for arch in archs:
-                self._bench(arch).start_zygote()
+                self._build_session(arch).start_zygote()
             self._builds_for = archs
             limitation = missing_driver() if archs and archs != [CPU_ONLY] else None
             if limitation is not None:
@@ -149,47 +149,49 @@ class Builder:
         request = self._plan.request(one.job_id)
         if request is None:
             return False
-        bench = self._bench(one.arch)
-        bench.start_zygote()
+        build_session = self._build_session(one.arch)
+        build_session.start_zygote()
         with self._shipped.reserve(one.key, self._must_stop, time.monotonic()) as reservation:
             if reservation.mine:
                 self._recent[one.key] = time.monotonic()
                 self._heartbeat.update(building=one.job_id)
                 try:
-                    self._build(bench, request, kernels_of(request)[one.kernel], one)
+                    self._build(build_session, request, kernels_of(request)[one.kernel], one)
                 except JobCancelled:
                     del self._recent[one.key]
                     raise
                 finally:
-                    shared = sum(other.shipped.count for other in self._benches.values() if other.shipped is not None)
+                    shared = sum(
+                        other.shipped.count for other in self._build_sessions.values() if other.shipped is not None
+                    )
                     self._heartbeat.update(building=None, built=self._built, shared=shared)
             return reservation.mine
 
-    def _build(self, bench: BuildBench, request: Request, kernel: Kernel, one: PlannedBuild) -> None:
+    def _build(self, build_session: BuildSession, request: Request, kernel: Kernel, one: PlannedBuild) -> None:
         """Build and ship, unless the result cannot be cached. Raises JobCancelled if the build was abandoned."""
-        cache, shipped, key = bench.builds, bench.shipped, one.key
+        cache, shipped, key = build_session.builds, build_session.shipped, one.key
         if cache is None or shipped is None:
             raise ValueError("a builder keeps and ships its builds")
-        bench.ready_compilers([kernel])
+        build_session.ready_compilers([kernel])
         began = time.monotonic()
-        with bench.job_folder() as folder:
-            contender = KernelRun("kernel", kernel, bench.private_folder(folder / "build"))
-            cached = cache.restore(key, contender.folder)
+        with build_session.job_folder() as folder:
+            kernel_run = KernelRun("kernel", kernel, build_session.private_folder(folder / "build"))
+            cached = cache.restore(key, kernel_run.folder)
             if cached is not None:
                 shipped.ship(key, cache.archive(key), fault=cached.fault is not None)
                 return
             ended = "built"
             # A source may fail here only because there is no driver; what NVRTC rejects, it rejects everywhere.
-            certain = not bench.target.is_cuda or kernel.kernel_type is KernelType.CUDA
+            certain = not build_session.target.is_cuda or kernel.kernel_type is KernelType.CUDA
             try:
                 with self._while_needed(one) as must_stop:
-                    Building(bench, request, must_stop).build_and_store(contender, cache, key, faults=certain)
+                    Building(build_session, request, must_stop).build_and_store(kernel_run, cache, key, faults=certain)
             except KernelFault as fault:
                 ended = fault.status.value
             finally:
-                contender.close()
+                kernel_run.close()
         self._built += 1
-        took, arch = time.monotonic() - began, bench.target.arch or CPU_ONLY
+        took, arch = time.monotonic() - began, build_session.target.arch or CPU_ONLY
         log.info("build %s: %s %s for %s in %.1f s", key, kernel.kernel_type, ended, arch, took)
 
     @contextmanager
@@ -223,14 +225,14 @@ class Builder:
     def _key(self, kernel: Kernel, arch: str) -> str | None:
         if arch != CPU_ONLY and kernel.kernel_type is KernelType.TRITON and missing_driver() is not None:
             return None  # Without the driver, the first call would compile the rest while the job holds its device.
-        return self._bench(arch).build_key(kernel)
+        return self._build_session(arch).build_key(kernel)
 
-    def _bench(self, arch: str) -> BuildBench:
-        if arch not in self._benches:
+    def _build_session(self, arch: str) -> BuildSession:
+        if arch not in self._build_sessions:
             target = Target(CPU_ONLY, None) if arch == CPU_ONLY else Target("cuda:0", arch)
-            self._benches[arch] = BuildBench(target, self._name)
-            self._own.callback(self._benches[arch].close)
-        return self._benches[arch]
+            self._build_sessions[arch] = BuildSession(target, self._name)
+            self._own.callback(self._build_sessions[arch].close)
+        return self._build_sessions[arch]
 
 
 def main() -> None:

@@ -15,29 +15,29 @@ from tasks.runtime.kernel_run import KernelRun
 
 
 @contextmanager
-def frozen_others(contenders: Iterable[KernelRun], device: Device) -> Iterator[None]:
-    """Freezes the runners of these contenders on the CPU. It does nothing on a GPU, which time-slices contexts.
+def frozen_others(kernel_runs: Iterable[KernelRun], device: Device) -> Iterator[None]:
+    """Freezes the runners of these kernel runs on the CPU. It does nothing on a GPU, which time-slices contexts.
 
     Raises Stopped if the referee cannot freeze a process, or if one ran in spite of it.
     """
-    with frozen(() if device.is_cuda else contenders):
+    with frozen(() if device.is_cuda else kernel_runs):
         yield
 
 
 @contextmanager
-def frozen(contenders: Iterable[KernelRun]) -> Iterator[None]:
-    """Freezes the runners of these contenders on every device. Work that they queued on a GPU continues there."""
+def frozen(kernel_runs: Iterable[KernelRun]) -> Iterator[None]:
+    """Freezes the runners of these kernel runs on every device. Work that they queued on a GPU continues there."""
     with ExitStack() as stack:
-        for contender in contenders:
-            if contender.session is not None and contender.session.runner.alive:
-                with contender.attribute_faults():
-                    contender.session.runner.freeze()
-                stack.callback(_thaw, contender, contender.session.runner)
+        for kernel_run in kernel_runs:
+            if kernel_run.session is not None and kernel_run.session.runner.alive:
+                with kernel_run.attribute_faults():
+                    kernel_run.session.runner.freeze()
+                stack.callback(_thaw, kernel_run, kernel_run.session.runner)
         yield
 
 
-def _thaw(contender: KernelRun, runner: RunnerProcess) -> None:
-    with contender.attribute_faults():
+def _thaw(kernel_run: KernelRun, runner: RunnerProcess) -> None:
+    with kernel_run.attribute_faults():
         runner.check_frozen()
         runner.thaw()
 
@@ -52,23 +52,23 @@ class WindowOptions(TypedDict, total=False):
 
 
 def undisturbed_window(
-    contender: KernelRun,
-    contenders: Iterable[KernelRun],
+    kernel_run: KernelRun,
+    kernel_runs: Iterable[KernelRun],
     slots: Slots,
     device: Device,
     **options: Unpack[WindowOptions],
 ) -> Window:
-    """Runs one window of `contender` over the filled `slots`, while the runners of the other contenders are frozen.
+    """Runs one window of `kernel run` over the filled `slots`, while the runners of the other kernel runs are frozen.
 
-    Raises what `WindowSession.window` raises, attributed to no contender, because that fault depends on these inputs.
+    Raises what `WindowSession.window` raises, attributed to no kernel run, because that fault depends on these inputs.
     A process that ran although it was frozen is at fault on any inputs: then Stopped is raised, attributed to
-    `contender`.
+    `kernel run`.
     """
-    if contender.window_session is None:
-        raise ValueError(f"the {contender.role} has no window session")
-    with frozen_others((other for other in contenders if other is not contender), device):
+    if kernel_run.window_session is None:
+        raise ValueError(f"the {kernel_run.role} has no window session")
+    with frozen_others((other for other in kernel_runs if other is not kernel_run), device):
         try:
-            return contender.window_session.window(slots, **options)
+            return kernel_run.window_session.window(slots, **options)
         except FreezeViolation:
-            with contender.attribute_faults():
+            with kernel_run.attribute_faults():
                 raise

@@ -1,4 +1,4 @@
-"""Decides which contenders get contexts with several hardware queues, and restarts the job after a wrong choice (ADR
+"""Decides which kernel runs get contexts with several hardware queues, and restarts the job after a wrong choice (ADR
 35).
 
 A context of one hardware queue is made and ended in half the time. It starts its work in order: two streams run
@@ -55,9 +55,9 @@ class Queues:
     final: bool = False
     freeze_retry_used: bool = False
 
-    def of(self, contenders: Sequence[KernelRun]) -> list[bool]:
-        """Whether each contender's context has several queues."""
-        return [contender.role in self.multi_queue_roles for contender in contenders]
+    def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
+        """Whether each kernel run's context has several queues."""
+        return [kernel_run.role in self.multi_queue_roles for kernel_run in kernel_runs]
 
 
 class RestartJob(Exception):
@@ -90,8 +90,8 @@ def run_until_final(run: Callable[[Queues], Report], queues: Queues) -> tuple[Re
 
 
 @contextmanager
-def until_stopped(contenders: Sequence[KernelRun], queues: Queues, seconds: float) -> Iterator[None]:
-    """Swallows Stopped, which a contender's fault raises: the job goes on to its report.
+def until_stopped(kernel_runs: Sequence[KernelRun], queues: Queues, seconds: float) -> Iterator[None]:
+    """Swallows Stopped, which a kernel run's fault raises: the job goes on to its report.
 
     Raises RestartJob the first time that a frozen process seems to have run, if enough of the job's `seconds` are left:
     on a busy host a process that has just stopped can look as if it ran (ADR 24).
@@ -100,15 +100,15 @@ def until_stopped(contenders: Sequence[KernelRun], queues: Queues, seconds: floa
     try:
         yield
     except Stopped:
-        next_queues = _with_time_spent(queues, contenders, began, seconds)
-        seemed_to_run = any(isinstance(contender.fault, FreezeViolation) for contender in contenders)
+        next_queues = _with_time_spent(queues, kernel_runs, began, seconds)
+        seemed_to_run = any(isinstance(kernel_run.fault, FreezeViolation) for kernel_run in kernel_runs)
         if next_queues is not None and seemed_to_run and not queues.freeze_retry_used:
             raise RestartJob(replace(next_queues, freeze_retry_used=True)) from None
 
 
-def _with_time_spent(queues: Queues, contenders: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
+def _with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
     """`queues` with the time of this attempt added; None if too little of the job's `seconds` is left for another."""
-    attempt_s = time.monotonic() - began + sum(contender.build_s for contender in contenders)
+    attempt_s = time.monotonic() - began + sum(kernel_run.build_s for kernel_run in kernel_runs)
     fits = TIMES_AS_LONG * attempt_s < seconds - queues.spent_s
     return replace(queues, spent_s=queues.spent_s + attempt_s) if fits else None
 
@@ -125,9 +125,9 @@ class Streams:
     check raises RestartJob if other queues are better and enough time is left.
     """
 
-    def __init__(self, queues: Queues, contenders: Sequence[KernelRun], seconds: float) -> None:
+    def __init__(self, queues: Queues, kernel_runs: Sequence[KernelRun], seconds: float) -> None:
         self.queues = queues
-        self._contenders = contenders
+        self._kernel_runs = kernel_runs
         self._began = time.monotonic()
         self._seconds = seconds
         self.deadline = self._began + seconds - queues.spent_s
@@ -135,7 +135,7 @@ class Streams:
     def check_first_call(self) -> None:
         """Restarts where a first call showed several streams in one queue: libraries use streams that no source
         names."""
-        if any(map(in_one_queue, self._contenders)) and not self.queues.multi_queue_roles:
+        if any(map(in_one_queue, self._kernel_runs)) and not self.queues.multi_queue_roles:
             self._restart(ALL)
 
     def check_setup_delay(self, call_ms: float) -> None:
@@ -152,19 +152,19 @@ class Streams:
 
     def _restart(self, roles: frozenset[str], *, multi_queue_call_ms: float | None = None, final: bool = False) -> None:
         """Raises RestartJob; returns if too little time is left, and then the report says what the job was timed in."""
-        queues = _with_time_spent(self.queues, self._contenders, self._began, self._seconds)
+        queues = _with_time_spent(self.queues, self._kernel_runs, self._began, self._seconds)
         if queues is not None and not self.queues.final:
             raise RestartJob(
                 replace(queues, multi_queue_roles=roles, multi_queue_call_ms=multi_queue_call_ms, final=final)
             )
 
 
-def roles_with_own_queues(contenders: Sequence[KernelRun]) -> list[str]:
+def roles_with_own_queues(kernel_runs: Sequence[KernelRun]) -> list[str]:
     """The roles whose contexts had several queues; contexts that were not made ahead of time always do."""
-    return [one.role for one in contenders if one.pooled_runner is not None and not one.pooled_runner.one_queue]
+    return [one.role for one in kernel_runs if one.pooled_runner is not None and not one.pooled_runner.one_queue]
 
 
-def in_one_queue(contender: KernelRun) -> bool:
+def in_one_queue(kernel_run: KernelRun) -> bool:
     """Whether its calls use several streams in a context of one queue."""
-    one_queue = contender.pooled_runner is not None and contender.pooled_runner.one_queue
-    return one_queue and contender.probe is not None and contender.probe.several_streams
+    one_queue = kernel_run.pooled_runner is not None and kernel_run.pooled_runner.one_queue
+    return one_queue and kernel_run.probe is not None and kernel_run.probe.several_streams

@@ -10,44 +10,44 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
 
 
-def stop(contenders: Sequence[KernelRun]) -> None:
+def stop(kernel_runs: Sequence[KernelRun]) -> None:
     """Signals every runner to end, and does not wait for it."""
-    for contender in contenders:
-        contender.stop()
+    for kernel_run in kernel_runs:
+        kernel_run.stop()
 
 
-def close(contenders: Sequence[KernelRun]) -> None:
+def close(kernel_runs: Sequence[KernelRun]) -> None:
     """Ends every runner."""
-    stop(contenders)
-    for contender in contenders:
-        contender.close()
+    stop(kernel_runs)
+    for kernel_run in kernel_runs:
+        kernel_run.close()
 
 
-def end(contenders: Sequence[KernelRun], bench: WorkerContext, deferred: ExitStack) -> None:
+def end(kernel_runs: Sequence[KernelRun], worker: WorkerContext, deferred: ExitStack) -> None:
     """Ends runners that were stopped, at once or when `deferred` is closed; collects what they printed either way.
 
     Deferred runners hold the lock against context creation from now on, so that other jobs' windows wait for their
     end. Where another process holds that lock now, closing `deferred` takes it.
     """
-    if not bench.device.has_room:
-        close(contenders)
+    if not worker.device.has_room:
+        close(kernel_runs)
         return
     try:
-        deferred.enter_context(bench.block_context_creation(lambda: True))
-        deferred.callback(close, contenders)
+        deferred.enter_context(worker.block_context_creation(lambda: True))
+        deferred.callback(close, kernel_runs)
     except (
         JobCancelled
     ):  # Another process makes contexts now, perhaps for long. Runners that end disturb no window then.
-        deferred.callback(_close_in_line, contenders, bench)
-    for contender in contenders:
-        contender.collect_output()
+        deferred.callback(_close_in_line, kernel_runs, worker)
+    for kernel_run in kernel_runs:
+        kernel_run.collect_output()
 
 
-def _close_in_line(contenders: Sequence[KernelRun], bench: WorkerContext) -> None:
+def _close_in_line(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
     """Ends the runners, and until they are dead waits for the lock, so that no one gets it before that."""
     with ExitStack() as line:
         with suppress(JobCancelled):
             line.enter_context(
-                bench.block_context_creation(lambda: not any(contender.alive for contender in contenders))
+                worker.block_context_creation(lambda: not any(kernel_run.alive for kernel_run in kernel_runs))
             )
-        close(contenders)
+        close(kernel_runs)

@@ -28,7 +28,7 @@ from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, WindowSession
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
-from tasks.builds.build_session import BuildBench, deadline_in
+from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.node.build_target import detect_target
 from tasks.node.device_info import detect
 from tasks.node.device_lease import quiet, stays_free
@@ -67,7 +67,7 @@ CALL_SHARE = 2
 """Divisor of the arena memory for the tensors of one call: drawn sets, image, arena and snapshot are copies of them."""
 
 
-class WorkerContext(BuildBench):
+class WorkerContext(BuildSession):
     """Made for a pool child's first job; `close` ends everything that it started."""
 
     def __init__(self) -> None:

@@ -16,12 +16,12 @@ PAD_STEP, PAD_STEPS = 2 << 20, 32
 """Step of the padding in bytes (the driver allocates pieces of 2 MiB), and number of steps to choose from."""
 
 
-def shuffle_allocations(contender: KernelRun, slots: Slots, record: TimeRecord) -> None:
+def shuffle_allocations(kernel_run: KernelRun, slots: Slots, record: TimeRecord) -> None:
     """Moves the memory at random, if a call has several launches or an unknown number. Raises KernelFault if calls
     fail.
 
     It runs before the slots are filled for the next window, because a runner must not see those inputs before their
     release.
     """
-    if record.gated and record.launches != 1 and slots.filled and contender.window_session is not None:
-        contender.window_session.relocate(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
+    if record.gated and record.launches != 1 and slots.filled and kernel_run.window_session is not None:
+        kernel_run.window_session.relocate(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))

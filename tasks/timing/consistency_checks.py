@@ -81,7 +81,7 @@ class CrossChecks:
         self._rounds = window_runner.rounds
         self._candidate = window_runner.rounds.candidate
         self._record = records[self._candidate.role]
-        self._is_cuda = window_runner.bench.device.is_cuda
+        self._is_cuda = window_runner.worker.device.is_cuda
 
     def deferred_readback(self, slots: dict[str, Slots]) -> None:
         """Runs windows of the candidate with deferred readback.
@@ -157,13 +157,13 @@ class CrossChecks:
         after_windows = (usual, *[None] * (count - 1))
         nulls = [self._window_runner.null_windows(slots, self._records, after) for after in after_windows]
         rounds: list[dict[str, Window]] = [{} for _ in sets]
-        for contender in self._rounds.contenders:
-            role, record, layout = contender.role, self._records[contender.role], slots[contender.role]
+        for kernel_run in self._rounds.kernel_runs:
+            role, record, layout = kernel_run.role, self._records[kernel_run.role], slots[kernel_run.role]
             for contents, windows, null, after in zip(sets, rounds, nulls, after_windows, strict=True):
                 if record.gated and after is None:  # The image still holds the inputs of the previous call.
-                    self._window_runner.shuffle_allocations_of(contender, slots, self._records)
+                    self._window_runner.shuffle_allocations_of(kernel_run, slots, self._records)
                 contents[role].put(layout)
-                windows[role] = self._window_runner.run(contender, slots, record, after_window=after)
+                windows[role] = self._window_runner.run(kernel_run, slots, record, after_window=after)
                 record.single.add(windows[role], null[role])
         for contents, windows in zip(sets, rounds, strict=True):
             for role, inputs in contents.items():
@@ -231,7 +231,7 @@ class CrossChecks:
         record, layout = self._record, slots[self._candidate.role]
         windows = {
             other.role: self._window_runner.run(other, slots, self._records[other.role])
-            for other in self._rounds.contenders[:-1]
+            for other in self._rounds.kernel_runs[:-1]
         }
         window = windows[self._candidate.role] = self._run_deferred(slots, readback)
         nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])

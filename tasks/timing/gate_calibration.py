@@ -38,24 +38,24 @@ class Calibration:
 
 
 def calibrate(
-    contender: KernelRun, example: list[Any], limit: int, device: Device, *, window: float = 1.0
+    kernel_run: KernelRun, example: list[Any], limit: int, device: Device, *, window: float = 1.0
 ) -> Calibration | None:
     """Runs windows that do not count; they also make libraries allocate the memory that timed windows need.
 
     The windows are `window` times the usual length and hold at most `limit` calls. None if not even one call can be
     queued: on the host, or for a kernel that waits for the device.
     """
-    if not device.is_cuda or contender.probe is None:
+    if not device.is_cuda or kernel_run.probe is None:
         return None
-    calls = _enough(contender, contender.estimate_ms, limit, window)
-    if contender.estimate_ms < LAUNCHING_MS:
-        calls = min(coarse(int(GROW * calls)), _most(contender, contender.estimate_ms, limit))
+    calls = _enough(kernel_run, kernel_run.estimate_ms, limit, window)
+    if kernel_run.estimate_ms < LAUNCHING_MS:
+        calls = min(coarse(int(GROW * calls)), _most(kernel_run, kernel_run.estimate_ms, limit))
     result: Calibration | None = None
     for _ in range(MOST_TRIES):
-        if (attempt := _try(contender, example, calls, device)) is None:
-            return _shrink(contender, example, calls, device, result)
+        if (attempt := _try(kernel_run, example, calls, device)) is None:
+            return _shrink(kernel_run, example, calls, device, result)
         # A probe's estimate is mostly the host's launch time: behind the gate a call may be far shorter.
-        result, enough = attempt, _enough(contender, attempt.call_ms, limit, window)
+        result, enough = attempt, _enough(kernel_run, attempt.call_ms, limit, window)
         if enough <= GROW * calls:
             break
         calls = enough
@@ -63,36 +63,38 @@ def calibrate(
 
 
 def _shrink(
-    contender: KernelRun, example: list[Any], calls: int, device: Device, fewest: Calibration | None
+    kernel_run: KernelRun, example: list[Any], calls: int, device: Device, fewest: Calibration | None
 ) -> Calibration | None:
     """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could."""
-    fewest = fewest or _try(contender, example, 1, device)
+    fewest = fewest or _try(kernel_run, example, 1, device)
     while fewest is not None and (calls := calls // SHRINK) > fewest.calls:
-        if (attempt := _try(contender, example, calls, device)) is not None:
+        if (attempt := _try(kernel_run, example, calls, device)) is not None:
             return attempt
     return fewest
 
 
-def _most(contender: KernelRun, call_ms: float, limit: int) -> int:
+def _most(kernel_run: KernelRun, call_ms: float, limit: int) -> int:
     """Maximum number of calls in the queue: by the runner's count of launches, capped by what fits into `call_ms`."""
-    entries = contender.probe.entries if contender.probe is not None else None
+    entries = kernel_run.probe.entries if kernel_run.probe is not None else None
     return limit if entries is None else min(limit, calls_that_queue(min(entries, 1 + call_ms / LEAST_LAUNCH_MS)))
 
 
-def _enough(contender: KernelRun, call_ms: float, limit: int, window: float) -> int:
+def _enough(kernel_run: KernelRun, call_ms: float, limit: int, window: float) -> int:
     """Number of calls that fill a window."""
-    return calls_that_fill(call_ms, _most(contender, call_ms, limit), is_cuda=True, window=window)
+    return calls_that_fill(call_ms, _most(kernel_run, call_ms, limit), is_cuda=True, window=window)
 
 
-def _try(contender: KernelRun, example: list[Any], calls: int, device: Device) -> Calibration | None:
-    if contender.probe is None or contender.window_session is None:
-        raise ValueError(f"the {contender.role} is not ready")
-    slots = contender.slots(calls, example, device.name)
+def _try(kernel_run: KernelRun, example: list[Any], calls: int, device: Device) -> Calibration | None:
+    if kernel_run.probe is None or kernel_run.window_session is None:
+        raise ValueError(f"the {kernel_run.role} is not ready")
+    slots = kernel_run.slots(calls, example, device.name)
     slots.broadcast(example)
-    within = ARM_S + ARM_FACTOR * calls * contender.estimate_ms / 1e3
+    within = ARM_S + ARM_FACTOR * calls * kernel_run.estimate_ms / 1e3
     try:
-        with contender.attribute_faults():
-            window = contender.window_session.window(slots, gated=True, with_events=True, read=False, arm_within=within)
+        with kernel_run.attribute_faults():
+            window = kernel_run.window_session.window(
+                slots, gated=True, with_events=True, read=False, arm_within=within
+            )
     except GateClosed:
         return None
     return Calibration(calls, max(window.elapsed_ms - OVERHEAD_MS, window.elapsed_ms / 2) / calls)

@@ -83,16 +83,16 @@ class NullWindowRecheck:
 
     def __init__(
         self,
-        contenders: list[KernelRun],
+        kernel_runs: list[KernelRun],
         slots: dict[str, Slots],
         records: dict[str, TimeRecord],
         null_windows: Callable[[], dict[str, Clock]],
         others: Sequence[CheckNullWindows] = (),
         until: float = math.inf,
     ) -> None:
-        self._contenders = contenders
-        self._reference = contenders[0] if len(contenders) > 1 else None
-        self._own_role = contenders[-1].role
+        self._kernel_runs = kernel_runs
+        self._reference = kernel_runs[0] if len(kernel_runs) > 1 else None
+        self._own_role = kernel_runs[-1].role
         self._own = records[self._own_role]
         self._slots = slots
         self._records = records
@@ -101,7 +101,7 @@ class NullWindowRecheck:
         self._others = [other for other in others if other.windows.elapsed_ms]
         self._others_null: list[list[Clock]] = [[] for _ in self._others]
         self._until = until
-        like = records[contenders[0].role]
+        like = records[kernel_runs[0].role]
         self._reference_isolated = TimeRecord(
             like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, is_candidate=False
         )
@@ -141,7 +141,7 @@ class NullWindowRecheck:
             data = {"null_window_ms": now_ms, "usual_null_window_ms": usual_ms}
             self.flags.append(Flag(FlagCode.GPU_DISTURBED, message, data))
             return
-        if any(contender.session is not None for contender in self._contenders):
+        if any(kernel_run.session is not None for kernel_run in self._kernel_runs):
             return
         cache.store(self._kind, now)
         for other, clocks in zip(self._others, self._others_null, strict=True):

@@ -60,12 +60,12 @@ class Timekeeper:
         self.rounds = rounds
         self.streams = streams
         self.cancelled = cancelled
-        self.contenders = rounds.contenders
-        self.bench = rounds.bench
-        self.plan = Plan.of(rounds.request, is_cuda=self.bench.device.is_cuda)
+        self.kernel_runs = rounds.kernel_runs
+        self.worker = rounds.worker
+        self.plan = Plan.of(rounds.request, is_cuda=self.worker.device.is_cuda)
         self.window_runner = WindowRunner(rounds)
         self._streamed_for_delay, self._delayed_takes = False, 0
-        self._card = CardReadings(self.bench.card, self.bench.card_owners())
+        self._card = CardReadings(self.worker.card, self.worker.card_owners())
         self._retry = RetryPolicy()
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
@@ -78,8 +78,8 @@ class Timekeeper:
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
             return None
-        for contender in self.contenders:
-            self._conclude(contender, self._records[contender.role])
+        for kernel_run in self.kernel_runs:
+            self._conclude(kernel_run, self._records[kernel_run.role])
         return self._speedup()
 
     def recheck_without_candidate(self, speedup: Speedup | None) -> Speedup | None:
@@ -88,7 +88,7 @@ class Timekeeper:
         If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
         """
         recheck = NullWindowRecheck(
-            self.contenders,
+            self.kernel_runs,
             self._slots,
             self._records,
             lambda: self.window_runner.null_windows(self._slots, self._records),
@@ -96,47 +96,47 @@ class Timekeeper:
             self.rounds.deadline - RESERVE_S,
         )
         candidate = self.rounds.candidate
-        if recheck.can_skip(self.bench.null_window_cache):
+        if recheck.can_skip(self.worker.null_window_cache):
             if candidate.window_session is not None and candidate.timing is not None:
                 candidate.timing = replace(candidate.timing, baseline_from_cache=True)
             return speedup
         candidate.close()
-        reference = self.contenders[0]
+        reference = self.kernel_runs[0]
         if reference.session is not None:
             reference.session.set_deadline(self.rounds.deadline)
         with self._quiet():
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
-            recheck.store(self.bench.null_window_cache)
-        before = {role: record.timing(self.bench.device.cache).flags for role, record in self._records.items()}
+            recheck.store(self.worker.null_window_cache)
+        before = {role: record.timing(self.worker.device.cache).flags for role, record in self._records.items()}
         recheck.apply()
         if not recheck.corrected:
             return speedup
-        for contender in self.contenders:
-            if contender.timing is not None:
-                corrected = self._records[contender.role].timing(self.bench.device.cache)
+        for kernel_run in self.kernel_runs:
+            if kernel_run.timing is not None:
+                corrected = self._records[kernel_run.role].timing(self.worker.device.cache)
                 # The corrected record makes its own flags again; flags from elsewhere stay.
-                others = [flag for flag in contender.timing.flags if flag not in before[contender.role]]
+                others = [flag for flag in kernel_run.timing.flags if flag not in before[kernel_run.role]]
                 all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
-                method = recheck.method(contender.timing, contender.role)
-                contender.timing = replace(corrected, method=method, flags=all_flags)
+                method = recheck.method(kernel_run.timing, kernel_run.role)
+                kernel_run.timing = replace(corrected, method=method, flags=all_flags)
         return self._speedup()
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Waits until no process makes or ends a context on the device; that wait does not count as the job's time."""
         began = time.monotonic()
-        with self.bench.block_context_creation(self.cancelled):
+        with self.worker.block_context_creation(self.cancelled):
             self.rounds.extend_deadline(time.monotonic() - began)
             yield
 
     def _speedup(self) -> Speedup | None:
-        return paired_speedup(*(self._records[c.role] for c in self.contenders)) if len(self.contenders) > 1 else None
+        return paired_speedup(*(self._records[c.role] for c in self.kernel_runs)) if len(self.kernel_runs) > 1 else None
 
     def _take(self, size: WindowSize) -> bool:
         """Runs all windows; False if they have to be repeated with another size or without the gate."""
         slots = self.rounds.slots(size.calls)
-        records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.contenders}
+        records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.kernel_runs}
         self.window_runner.send_layout(slots)
         self.window_runner.warm_up_null(slots)
         self._card.take(thorough=True)
@@ -201,17 +201,17 @@ class Timekeeper:
                 self.window_runner.streamed.add(own)
             raise GateClosed
 
-    def _record(self, contender: KernelRun, calls: int, *, gated: bool) -> TimeRecord:
-        shift_ms = contender.launch_shift_ms if gated else 0.0  # Without the gate a launch takes the host's time.
-        launches = contender.probe.launches if contender.probe is not None else None
+    def _record(self, kernel_run: KernelRun, calls: int, *, gated: bool) -> TimeRecord:
+        shift_ms = kernel_run.launch_shift_ms if gated else 0.0  # Without the gate a launch takes the host's time.
+        launches = kernel_run.probe.launches if kernel_run.probe is not None else None
         return TimeRecord(
             calls,
-            self.bench.device.is_cuda,
+            self.worker.device.is_cuda,
             gated,
             launch_shift_ms=shift_ms or 0.0,
             launches=launches,
-            is_candidate=contender is self.rounds.candidate,
-            weight_bytes=contender.weight_bytes,
+            is_candidate=kernel_run is self.rounds.candidate,
+            weight_bytes=kernel_run.weight_bytes,
             flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
@@ -246,7 +246,7 @@ class Timekeeper:
         self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, with_events: bool
     ) -> str | None:
         """Runs one window for each kernel and their null windows; returns why throttling spoiled the round, or None."""
-        order = self.contenders[::-1] if reverse else self.contenders
+        order = self.kernel_runs[::-1] if reverse else self.kernel_runs
         self.window_runner.shuffle_allocations(slots, records)
         fill = self.rounds.prepare_fill(slots)
         fills_in_window = self._fills_in_window(records[order[0].role])
@@ -255,13 +255,13 @@ class Timekeeper:
         null = self.window_runner.null_windows(slots, records)
         windows: dict[str, Window] = {}
         reason = None
-        for contender in order:
-            record = records[contender.role]
+        for kernel_run in order:
+            record = records[kernel_run.role]
             # Events on the device take time between calls, so that only the first round has them. Host clocks do not.
             events, meanwhile = with_events or not record.is_cuda, fill if fills_in_window and not windows else None
-            window = self.window_runner.run(contender, slots, record, with_events=events, meanwhile=meanwhile)
-            (record.warm_up if with_events else record.add)(window, null[contender.role])
-            windows[contender.role] = window
+            window = self.window_runner.run(kernel_run, slots, record, with_events=events, meanwhile=meanwhile)
+            (record.warm_up if with_events else record.add)(window, null[kernel_run.role])
+            windows[kernel_run.role] = window
             reading = self._card.take()
             reason = reason or throttled(reading)
         self.rounds.judge(slots, windows)
@@ -279,34 +279,34 @@ class Timekeeper:
         ordered = list(records.values())
         return pairs_half_width(*ordered) if len(ordered) > 1 else ordered[0].half_width
 
-    def _conclude(self, contender: KernelRun, record: TimeRecord) -> None:
+    def _conclude(self, kernel_run: KernelRun, record: TimeRecord) -> None:
         state = self._card.state()
-        ceilings = self.bench.ceilings()
-        candidate_only = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.contenders))
+        ceilings = self.worker.ceilings()
+        candidate_only = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.kernel_runs))
         possible = [
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
-            INTERPRETED if contender.facts.get("interpreted") else None,
-            RATES_UNKNOWN if self.bench.device.is_cuda and ceilings == UNKNOWN else None,
-            NOT_CHOSEN if in_one_queue(contender) and not self.streams.queues.multi_queue_roles else None,
+            INTERPRETED if kernel_run.facts.get("interpreted") else None,
+            RATES_UNKNOWN if self.worker.device.is_cuda and ceilings == UNKNOWN else None,
+            NOT_CHOSEN if in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *((*self.rounds.warnings, *candidate_only) if contender is self.rounds.candidate else ()),
+            *((*self.rounds.warnings, *candidate_only) if kernel_run is self.rounds.candidate else ()),
         ]
         record.flags += [flag for flag in possible if flag is not None]
         record.gpu_state = asdict(state)
-        timing = record.timing(self.bench.device.cache)
-        if contender.probe is not None and contender.probe.reuses_memory:
+        timing = record.timing(self.worker.device.cache)
+        if kernel_run.probe is not None and kernel_run.probe.reuses_memory:
             timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
-        if in_one_queue(contender):
+        if in_one_queue(kernel_run):
             timing = replace(timing, method=f"{timing.method}; {ONE_QUEUE}")
-        if self._streamed_for_delay and contender is self.rounds.candidate:
+        if self._streamed_for_delay and kernel_run is self.rounds.candidate:
             timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
         too_fast = impossible(
             timing.latency_ms,
-            self.rounds.written_bytes(contender),
+            self.rounds.written_bytes(kernel_run),
             ceilings,
             calls=record.calls,
             resolution_ms=timing.resolution_us / 1e3,
         )
         timing.flags.extend([too_fast] if too_fast is not None else [])
-        contender.timing = timing
+        kernel_run.timing = timing

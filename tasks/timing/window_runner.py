@@ -24,26 +24,26 @@ class WindowRunner:
 
     def __init__(self, rounds: Trials) -> None:
         self.rounds = rounds
-        self.contenders = rounds.contenders
-        self.bench = rounds.bench
+        self.kernel_runs = rounds.kernel_runs
+        self.worker = rounds.worker
         self.streamed: set[str] = set()
         self.windows_s = 0.0
 
     def shuffle_allocations(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
         """Moves the memory between launches for every kernel (tasks.timing.allocation_shuffle)."""
-        for contender in self.contenders:
-            self.shuffle_allocations_of(contender, slots, records)
+        for kernel_run in self.kernel_runs:
+            self.shuffle_allocations_of(kernel_run, slots, records)
 
     def shuffle_allocations_of(
-        self, contender: KernelRun, slots: dict[str, Slots], records: dict[str, TimeRecord]
+        self, kernel_run: KernelRun, slots: dict[str, Slots], records: dict[str, TimeRecord]
     ) -> None:
         """Moves the memory between launches for one kernel."""
-        with contender.attribute_faults():
-            shuffle_allocations(contender, slots[contender.role], records[contender.role])
+        with kernel_run.attribute_faults():
+            shuffle_allocations(kernel_run, slots[kernel_run.role], records[kernel_run.role])
 
     def run(
         self,
-        contender: KernelRun,
+        kernel_run: KernelRun,
         slots: dict[str, Slots],
         record: TimeRecord,
         *,
@@ -62,9 +62,9 @@ class WindowRunner:
         try:
             with self._counted():
                 if after_window is not None and not record.gated:
-                    self.rounds.run_window(contender, after_window)
+                    self.rounds.run_window(kernel_run, after_window)
                 return self.rounds.run_window(
-                    contender,
+                    kernel_run,
                     slots,
                     gated=record.gated,
                     with_events=with_events,
@@ -72,7 +72,7 @@ class WindowRunner:
                     meanwhile=meanwhile,
                 )
         except GateClosed:
-            self.streamed.add(contender.role)
+            self.streamed.add(kernel_run.role)
             raise
 
     def null_windows(
@@ -95,10 +95,10 @@ class WindowRunner:
         after_window: Slots | None = None,
     ) -> Clock:
         """A null window, gated or streamed like the windows of that record."""
-        with self._counted(), frozen_others(self.contenders, self.bench.device):
+        with self._counted(), frozen_others(self.kernel_runs, self.worker.device):
             if after_window is not None and not record.gated:
-                self.bench.null_window(after_window, gated=False)
-            return self.bench.null_window(layout, gated=record.gated, deferred_readback=deferred_readback)
+                self.worker.null_window(after_window, gated=False)
+            return self.worker.null_window(layout, gated=record.gated, deferred_readback=deferred_readback)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -113,12 +113,12 @@ class WindowRunner:
 
         On the host each runner prepares its calls when its window comes, because they would slow each other.
         """
-        for contender in self.contenders if self.bench.device.is_cuda else ():
-            with contender.attribute_faults():
-                if contender.window_session is not None:
-                    contender.window_session.send_layout(slots[contender.role])
+        for kernel_run in self.kernel_runs if self.worker.device.is_cuda else ():
+            with kernel_run.attribute_faults():
+                if kernel_run.window_session is not None:
+                    kernel_run.window_session.send_layout(slots[kernel_run.role])
 
     def warm_up_null(self, slots: dict[str, Slots]) -> None:
         """Makes the null runner allocate its memory and load its code, which is impossible behind a closed gate."""
         for layout in {layout.handed_in: layout for layout in reversed(slots.values())}.values():
-            self.bench.null_window(layout, gated=False)
+            self.worker.null_window(layout, gated=False)

@@ -27,18 +27,18 @@ class WindowSize:
     def __init__(self, rounds: Trials, window: float) -> None:
         self._rounds = rounds
         self._window = window
-        self._device = rounds.bench.device
+        self._device = rounds.worker.device
         self._enlarged = 0
         fitting = self._fitting(0.0, rounds.bytes_per_call())
         self._calibrations: dict[str, Calibration | None] = {
             # Without a limit by estimates: a kernel that claims to be slow would be tried with few calls.
             c.role: calibrate(c, rounds.example[c.role], fitting, self._device, window=window)
-            for c in rounds.contenders
+            for c in rounds.kernel_runs
         }
 
-    def gated(self, contender: KernelRun) -> bool:
+    def gated(self, kernel_run: KernelRun) -> bool:
         """Whether the kernel's calls are queued behind the gate."""
-        return self._calibrations[contender.role] is not None
+        return self._calibrations[kernel_run.role] is not None
 
     def stream(self, roles: Iterable[str]) -> None:
         """Switches those roles to windows without the gate."""
@@ -47,15 +47,15 @@ class WindowSize:
     @property
     def calls(self) -> int:
         """Number of calls in every window, the same for both kernels."""
-        contenders, needed = self._rounds.contenders, self._rounds.bytes_per_call()
-        return self._filling(min(map(self._call_ms, contenders)), self._limit(contenders, needed))
+        kernel_runs, needed = self._rounds.kernel_runs, self._rounds.bytes_per_call()
+        return self._filling(min(map(self._call_ms, kernel_runs)), self._limit(kernel_runs, needed))
 
     def limited_by_candidate(self, record: TimeRecord) -> bool:
         """Whether the windows held few, short calls although the limits of the other kernels allow more."""
         call_ms = _measured_ms(record)
         if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
             return False
-        others = [contender for contender in self._rounds.contenders if contender is not self._rounds.candidate]
+        others = [kernel_run for kernel_run in self._rounds.kernel_runs if kernel_run is not self._rounds.candidate]
         return self._filling(call_ms, self._limit(others, self._required_bytes(others))) > record.calls
 
     def enlarge(self, record: TimeRecord) -> bool:
@@ -67,9 +67,9 @@ class WindowSize:
         candidate.upper_bound_ms = min(candidate.upper_bound_ms, _measured_ms(record))
         return True
 
-    def _call_ms(self, contender: KernelRun) -> float:
-        calibration = self._calibrations[contender.role]
-        return calibration.call_ms if calibration is not None else contender.estimate_ms
+    def _call_ms(self, kernel_run: KernelRun) -> float:
+        calibration = self._calibrations[kernel_run.role]
+        return calibration.call_ms if calibration is not None else kernel_run.estimate_ms
 
     def _required_bytes(self, others: Sequence[KernelRun]) -> int:
         """Bytes of a call that the candidate cannot influence: its inputs, and all that the other kernels need."""
@@ -77,10 +77,10 @@ class WindowSize:
         input_bytes = bytes_per_call(example[self._rounds.candidate.role], [])
         return max([input_bytes, *(bytes_per_call(example[other.role], other.returned) for other in others)])
 
-    def _limit(self, contenders: Sequence[KernelRun], needed: int) -> int:
+    def _limit(self, kernel_runs: Sequence[KernelRun], needed: int) -> int:
         """Maximum number of calls by these kernels' times and queues, and by memory for calls of `needed` bytes."""
-        calibrations = filter(None, (self._calibrations[contender.role] for contender in contenders))
-        slowest_ms = max(map(self._call_ms, contenders), default=0.0)
+        calibrations = filter(None, (self._calibrations[kernel_run.role] for kernel_run in kernel_runs))
+        slowest_ms = max(map(self._call_ms, kernel_runs), default=0.0)
         return min([self._fitting(slowest_ms, needed), *(calibration.calls for calibration in calibrations)])
 
     def _filling(self, call_ms: float, limit: int) -> int:
@@ -92,7 +92,7 @@ class WindowSize:
             bytes_per_call=needed,
             memory=self._rounds.memory(),
             is_cuda=self._device.is_cuda,
-            tensors_per_call=max(len(contender.returned) for contender in self._rounds.contenders),
+            tensors_per_call=max(len(kernel_run.returned) for kernel_run in self._rounds.kernel_runs),
         )
 
 

@@ -223,7 +223,7 @@ def _load_pipeline() -> None:
         log.exception("the pipeline could not be imported before the first job")
 
 
-def close_workbench(**_: Any) -> None:
+def close_worker(**_: Any) -> None:
     """Release a pool child's resources before it exits."""
     if "tasks.runtime.worker_context" in sys.modules:
         from tasks.runtime.worker_context import worker_context
@@ -260,5 +260,5 @@ worker_ready.connect(start_threads)
 worker_shutting_down.connect(write_shutdown_notice)
 worker_shutdown.connect(stop_threads)
 worker_process_init.connect(set_up_child)
-worker_process_shutdown.connect(close_workbench)
+worker_process_shutdown.connect(close_worker)
 task_failure.connect(note_lost_child)

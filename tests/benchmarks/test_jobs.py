@@ -11,29 +11,29 @@ from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
 
-def judged(bench: WorkerContext, body: jobs.Body) -> tuple[Status, bool]:
+def judged(worker: WorkerContext, body: jobs.Body) -> tuple[Status, bool]:
     wire = {"kernel": body.get("custom_kernel") or body["kernel"], "reference": body.get("ref_kernel")}
     request = Request.from_wire(wire | {"num_trials": 1, "timeout": 60})
-    outcome = run(request, bench, lambda stage: None, lambda: False).outcome
+    outcome = run(request, worker, lambda stage: None, lambda: False).outcome
     return outcome.status, outcome.compiled
 
 
-def test_without_a_gpu_comparisons_are_of_pytorch(bench: WorkerContext) -> None:
+def test_without_a_gpu_comparisons_are_of_pytorch(worker: WorkerContext) -> None:
     (body,) = jobs.comparisons(1, gpu=False, budget="quick")
-    assert body["budget"] == "quick" and judged(bench, body) == (Status.PASSED, True)
+    assert body["budget"] == "quick" and judged(worker, body) == (Status.PASSED, True)
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_with_one_they_are_of_triton_and_cuda_in_turn(bench: WorkerContext, number: int) -> None:
+def test_with_one_they_are_of_triton_and_cuda_in_turn(worker: WorkerContext, number: int) -> None:
     bodies = jobs.comparisons(4, gpu=True)
     assert [body["custom_kernel"]["kernel_type"] for body in bodies] == ["triton", "cuda", "triton", "cuda"]
-    runs = number == 0 or bench.device.is_cuda
-    assert judged(bench, bodies[number]) == (Status.PASSED if runs else Status.UNSUPPORTED, True)
+    runs = number == 0 or worker.device.is_cuda
+    assert judged(worker, bodies[number]) == (Status.PASSED if runs else Status.UNSUPPORTED, True)
 
 
-def test_the_vector_addition_compiles_without_a_gpu(bench: WorkerContext) -> None:
-    expected = Status.PASSED if bench.device.is_cuda else Status.UNSUPPORTED
-    assert judged(bench, jobs.vector_add()) == (expected, True)
+def test_the_vector_addition_compiles_without_a_gpu(worker: WorkerContext) -> None:
+    expected = Status.PASSED if worker.device.is_cuda else Status.UNSUPPORTED
+    assert judged(worker, jobs.vector_add()) == (expected, True)
 
 
 def test_no_two_have_the_same_source() -> None:

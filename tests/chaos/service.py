@@ -29,7 +29,7 @@ from sandbox.isolation.uid import FIRST_USER
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore, JobView
 from tasks.node import device_lease
-from tasks.node.scratch_dir import BenchFolder
+from tasks.node.scratch_dir import ScratchDir
 from tests.chaos.ledger import Ledger
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -119,7 +119,7 @@ class Service:
 
     def job_folders(self) -> set[Path]:
         """One for each job whose pipeline runs, and those that killed owners have left."""
-        return set((self.folder / "state" / "work").glob("bench-*/job-*"))
+        return set((self.folder / "state" / "work").glob("worker-*/job-*"))
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -146,7 +146,7 @@ class Service:
         device_lease.tidy()
         assert list((self.folder / "leases").glob("*/*")) == []  # The folder stays: nobody else can take its name.
         work = self.folder / "state" / "work"
-        BenchFolder(work).close()
+        ScratchDir(work).close()
         assert list(work.iterdir()) == []
         assert self.records.abandoned() == []
         assert [key for key in self.redis.keys("job:*:owner") if self.redis.ttl(key)] == []

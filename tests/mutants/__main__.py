@@ -8,9 +8,9 @@ import time
 from domain.result import Status
 from stack.terminal import Terminal
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
 from tests.corpus_summary import Tally, table, wrong_ones
 from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
+from tests.own_worker import own_worker
 
 
 def main() -> int:
@@ -23,28 +23,28 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=420, help="seconds after which no further one is begun")
     options = parser.parse_args()
     console = Terminal(columns=200)
-    with own_workbench() as bench:
+    with own_worker() as worker:
         until = time.monotonic() + options.budget
-        tallies = judge(bench, console, options.names, options.skip, until=until)
-        device = "gpu" if bench.target.is_cuda else "cpu"
+        tallies = judge(worker, console, options.names, options.skip, until=until)
+        device = "gpu" if worker.target.is_cuda else "cpu"
     console.print(table(tallies, device), wrong_ones(tallies))
     return int(not all(tally.clean for tally in tallies))
 
 
 def judge(
-    bench: WorkerContext, console: Terminal, names: list[str], skipped: list[str], *, until: float
+    worker: WorkerContext, console: Terminal, names: list[str], skipped: list[str], *, until: float
 ) -> list[Tally]:
     """Judges the chosen kernels, a line for each as it is done: what originals and mutants came to."""
     rights, bugs = Tally("originals", honest=True), Tally("mutants", honest=False)
     for name, original in _chosen(names, skipped).items():
-        if original.needs_gpu and not bench.target.is_cuda:
+        if original.needs_gpu and not worker.target.is_cuda:
             console.print(f"{'':3}{name}: needs a GPU")
             continue
         if time.monotonic() > until:
             rights.not_begun += 1
             bugs.not_begun += len(original.mutants)
             continue
-        own, found = verdicts(bench, original)
+        own, found = verdicts(worker, original)
         rights.note(name, right=own is Status.PASSED)
         for kind, status in found.items():
             bugs.note(f"{name}/{kind}", right=status in CAUGHT, known=original.mutants[kind].missed is not None)
@@ -56,12 +56,12 @@ def judge(
     return [rights, bugs]
 
 
-def verdicts(bench: WorkerContext, original: Original) -> tuple[Status, dict[str, Status]]:
+def verdicts(worker: WorkerContext, original: Original) -> tuple[Status, dict[str, Status]]:
     """The original's verdict, and that of each mutant that this device can show."""
-    shown = {name: mutant for name, mutant in original.mutants.items() if _shows(bench, mutant)}
+    shown = {name: mutant for name, mutant in original.mutants.items() if _shows(worker, mutant)}
     return (
-        judged(bench, original.request()).status,
-        {name: judged(bench, original.request(mutant)).status for name, mutant in shown.items()},
+        judged(worker, original.request()).status,
+        {name: judged(worker, original.request(mutant)).status for name, mutant in shown.items()},
     )
 
 
@@ -71,8 +71,8 @@ def _chosen(names: list[str], skipped: list[str]) -> dict[str, Original]:
     }
 
 
-def _shows(bench: WorkerContext, mutant: Mutant) -> bool:
-    return bench.target.is_cuda or not mutant.gpu_only
+def _shows(worker: WorkerContext, mutant: Mutant) -> bool:
+    return worker.target.is_cuda or not mutant.gpu_only
 
 
 if __name__ == "__main__":

@@ -106,9 +106,9 @@ def matrix_product(m: int, n: int, k: int, *more: dict[str, Any], **launch: Any)
     }
 
 
-def judged(bench: WorkerContext, request: Request) -> Outcome:
+def judged(worker: WorkerContext, request: Request) -> Outcome:
     """The verdict about the request's kernel, by the real pipeline."""
-    return run(request, bench, _ignore, _never).outcome
+    return run(request, worker, _ignore, _never).outcome
 
 
 @cache

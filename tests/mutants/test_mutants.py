@@ -16,7 +16,7 @@ FEWEST_KERNELS, FEWEST_MUTANTS = 20, 5
 QUICK = 2
 """Mutants of each kernel that `make test` judges; `make test-all` judges all."""
 
-on_the_cpu = pytest.mark.skipif(detect().is_gpu, reason="here the workbench is the card's: make test-gpu")
+on_the_cpu = pytest.mark.skipif(detect().is_gpu, reason="here the worker is the card's: make test-gpu")
 
 
 def kernels(device: str) -> list[Any]:
@@ -47,13 +47,13 @@ def marks(mutant: Mutant, *, quick: bool) -> list[pytest.MarkDecorator]:
     return chosen
 
 
-def check_original(bench: WorkerContext, original: Original) -> None:
-    outcome = judged(bench, original.request())
+def check_original(worker: WorkerContext, original: Original) -> None:
+    outcome = judged(worker, original.request())
     assert outcome.status is Status.PASSED, (outcome.status, outcome.message, outcome.log)
 
 
-def check_mutant(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
-    outcome = judged(bench, original.request(mutant))
+def check_mutant(worker: WorkerContext, original: Original, mutant: Mutant) -> None:
+    outcome = judged(worker, original.request(mutant))
     assert outcome.status in CAUGHT, (mutant.bug, outcome.status, outcome.message, outcome.log)
 
 
@@ -67,23 +67,23 @@ def test_the_corpus_is_large_enough_and_every_replacement_applies_once() -> None
 
 @on_the_cpu
 @pytest.mark.parametrize("original", kernels("cpu"))
-def test_an_original_is_right(bench: WorkerContext, original: Original) -> None:
-    check_original(bench, original)
+def test_an_original_is_right(worker: WorkerContext, original: Original) -> None:
+    check_original(worker, original)
 
 
 @on_the_cpu
 @pytest.mark.parametrize(("original", "mutant"), mutants("cpu"))
-def test_a_mutant_is_wrong(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
-    check_mutant(bench, original, mutant)
+def test_a_mutant_is_wrong(worker: WorkerContext, original: Original, mutant: Mutant) -> None:
+    check_mutant(worker, original, mutant)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("original", kernels("gpu"))
-def test_an_original_is_right_on_the_card(bench: WorkerContext, original: Original) -> None:
-    check_original(bench, original)
+def test_an_original_is_right_on_the_card(worker: WorkerContext, original: Original) -> None:
+    check_original(worker, original)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("original", "mutant"), mutants("gpu"))
-def test_a_mutant_is_wrong_on_the_card(bench: WorkerContext, original: Original, mutant: Mutant) -> None:
-    check_mutant(bench, original, mutant)
+def test_a_mutant_is_wrong_on_the_card(worker: WorkerContext, original: Original, mutant: Mutant) -> None:
+    check_mutant(worker, original, mutant)

@@ -66,7 +66,7 @@ def main() -> None:
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import WorkerContext
 
-    bench = WorkerContext()
+    worker = WorkerContext()
     told = []
     try:
         for _ in range(2):
@@ -76,10 +76,10 @@ def main() -> None:
                 "timeout": 300,
                 "num_trials": 10,
             }
-            outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+            outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
             told.append({"status": outcome.status.value, "message": outcome.message, "build": outcome.build})
     finally:
-        bench.close()
+        worker.close()
         remove(state)
     print(json.dumps(told))
 

@@ -32,7 +32,7 @@ def main() -> None:
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import WorkerContext
 
-    bench = WorkerContext()
+    worker = WorkerContext()
     told = {}
     try:
         for name in names:
@@ -44,11 +44,11 @@ def main() -> None:
                 "timeout": 300,
                 "num_trials": 10,
             }
-            outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
-            right = example.expected(gpu=bench.target.is_cuda)
+            outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+            right = example.expected(gpu=worker.target.is_cuda)
             told[name] = [outcome.status.value, outcome.message or outcome.log, right.value]
     finally:
-        bench.close()
+        worker.close()
         remove(state)
     print(json.dumps(told))
 

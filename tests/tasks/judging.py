@@ -11,7 +11,7 @@ from domain.request import Request
 from domain.result import Report
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
 
@@ -21,10 +21,10 @@ SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return to
 
 
 def opened() -> Iterator[WorkerContext]:
-    """A workbench of a module's own, with a gibibyte for each runner."""
+    """A worker of a module's own, with a gibibyte for each runner."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNNER_MEMORY_MIB", "1024")
-        with own_workbench() as made:
+        with own_worker() as made:
             yield made
 
 
@@ -37,14 +37,14 @@ def forward(expression: str, before: str = "") -> dict[str, Any]:
 
 
 def judged(
-    bench: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
+    worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False)
 
 
-def compared(bench: WorkerContext, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
+def compared(worker: WorkerContext, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
     told: list[bool] = []
     wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
-    report = run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False, told.append)
+    report = run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False, told.append)
     return report, told

@@ -1,4 +1,4 @@
-"""How many calls and windows: bounded whatever a contender says of itself."""
+"""How many calls and windows: bounded whatever a kernel run says of itself."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def test_a_file_that_the_worker_may_not_read_is_not_the_kernels_fault(built: Pat
 
 
 def test_a_folder_that_is_gone_is_not_the_kernels_fault(tmp_path: Path) -> None:
-    contender = KernelRun("kernel", Kernel("", KernelType.TORCH), tmp_path / "gone")
+    kernel_run = KernelRun("kernel", Kernel("", KernelType.TORCH), tmp_path / "gone")
     with pytest.raises(InfrastructureFault, match="FileNotFoundError"):
-        contender.seal()
+        kernel_run.seal()
     with pytest.raises(InfrastructureFault, match="FileNotFoundError"):
-        _ = contender.is_unmodified
+        _ = kernel_run.is_unmodified

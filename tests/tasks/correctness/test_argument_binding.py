@@ -1,4 +1,4 @@
-"""What contenders are called with is the same by the stack as set by set, whoever has a contract."""
+"""What kernel runs are called with is the same by the stack as set by set, whoever has a contract."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SUM = tensor("sum", [6], "inout", init={"kind": "zeros"})
 RANDOM_OUT = tensor("noise", [6], "output", init={"kind": "randn"})
 
 
-def contender(role: str, arguments: list[dict[str, Any]] | None, folder: Path) -> KernelRun:
+def kernel_run(role: str, arguments: list[dict[str, Any]] | None, folder: Path) -> KernelRun:
     io = {"io": {"args": arguments}} if arguments is not None else {}
     return KernelRun(role, Kernel.from_wire({"kernel_type": "torch", "source_code": ""} | io), folder)
 
@@ -86,7 +86,7 @@ CANDIDATES: dict[str, list[dict[str, Any]] | None] = {
 
 @pytest.mark.parametrize("arguments", CANDIDATES.values(), ids=CANDIDATES)
 def test_of_what_a_source_makes(arguments: list[dict[str, Any]] | None, tmp_path: Path) -> None:
-    sides = [contender(REFERENCE, None, tmp_path), contender(CANDIDATE, arguments, tmp_path)]
+    sides = [kernel_run(REFERENCE, None, tmp_path), kernel_run(CANDIDATE, arguments, tmp_path)]
     io = sides[1].kernel.io
     binder = ArgumentBinder(sides[0], sides[1], None, ContractInputs(io, "cpu", 7) if io is not None else None)
     drawn = made_by_a_source([5, 4], [8])
@@ -108,7 +108,7 @@ def test_of_what_a_source_makes(arguments: list[dict[str, Any]] | None, tmp_path
 def test_of_a_contract(
     reference: list[dict[str, Any]] | None, candidate: list[dict[str, Any]] | None, tmp_path: Path
 ) -> None:
-    sides = [contender(REFERENCE, reference, tmp_path), contender(CANDIDATE, candidate, tmp_path)]
+    sides = [kernel_run(REFERENCE, reference, tmp_path), kernel_run(CANDIDATE, candidate, tmp_path)]
     contract = sides[0].kernel.io or sides[1].kernel.io
     assert contract is not None
     inputs, own = ContractInputs(contract, "cpu", 7), sides[1].kernel.io
@@ -120,7 +120,7 @@ def test_of_a_contract(
 
 
 def test_what_is_random_and_the_candidates_own_is_drawn_singly(tmp_path: Path) -> None:
-    sides = [contender(REFERENCE, None, tmp_path), contender(CANDIDATE, [X, RANDOM_OUT], tmp_path)]
+    sides = [kernel_run(REFERENCE, None, tmp_path), kernel_run(CANDIDATE, [X, RANDOM_OUT], tmp_path)]
     io = sides[1].kernel.io
     assert isinstance(io, IOContract)
     own = ContractInputs(io, "cpu", 7)

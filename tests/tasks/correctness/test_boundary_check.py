@@ -31,16 +31,16 @@ def get_inputs():
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def quantised(bench: WorkerContext, levels: str, reference: str = REFERENCE) -> Report:
-    return judged(bench, kernel(MODEL.format(name="ModelNew", levels=levels)), kernel(reference))
+def quantised(worker: WorkerContext, levels: str, reference: str = REFERENCE) -> Report:
+    return judged(worker, kernel(MODEL.format(name="ModelNew", levels=levels)), kernel(reference))
 
 
-def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(bench: WorkerContext) -> None:
-    outcome = quantised(bench, "torch.round(x * 19.999998)").outcome
+def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(worker: WorkerContext) -> None:
+    outcome = quantised(worker, "torch.round(x * 19.999998)").outcome
     assert outcome.status is Status.PASSED and outcome.comparison is not None and outcome.timing is not None
     assert outcome.comparison.mismatch_count == 0 and outcome.comparison.first_mismatch is None
     assert outcome.comparison.strict is not None and outcome.comparison.strict["mismatch_count"] > 0
@@ -55,31 +55,31 @@ def test_a_quantiser_that_rounds_its_scale_differently_is_right_and_it_is_said(b
         "torch.round(x * 19.999998).where(x.abs() > 1e-3, 1.0)",  # A few near zero.
     ],
 )
-def test_a_few_wrong_elements_are_wrong(bench: WorkerContext, levels: str) -> None:
-    outcome = quantised(bench, levels).outcome
+def test_a_few_wrong_elements_are_wrong(worker: WorkerContext, levels: str) -> None:
+    outcome = quantised(worker, levels).outcome
     assert outcome.status is Status.WRONG_RESULT and outcome.comparison is not None
     assert outcome.comparison.first_mismatch is not None
 
 
-def test_without_time_for_it_an_answer_stays_wrong(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_for_it_an_answer_stays_wrong(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary_check, "BUDGET_S", 0.0)
-    assert quantised(bench, "torch.round(x * 19.999998)").outcome.status is Status.WRONG_RESULT
+    assert quantised(worker, "torch.round(x * 19.999998)").outcome.status is Status.WRONG_RESULT
 
 
-def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(bench: WorkerContext) -> None:
+def test_a_reference_that_cannot_be_run_in_float64_excuses_nothing_and_is_not_blamed(worker: WorkerContext) -> None:
     reference = REFERENCE.replace("(x / 0.05)", "(x.view(torch.int32).view(torch.float32) / 0.05)")
-    assert quantised(bench, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT
+    assert quantised(worker, "torch.round(x * 19.999998)", reference).outcome.status is Status.WRONG_RESULT
 
 
 @pytest.mark.parametrize(
     ("candidate", "status"), [("(x >= 0).float()", Status.PASSED), ("(x >= -2e-2).float()", Status.WRONG_RESULT)]
 )
-def test_to_which_side_zero_belongs_is_rounding_too(bench: WorkerContext, candidate: str, status: Status) -> None:
+def test_to_which_side_zero_belongs_is_rounding_too(worker: WorkerContext, candidate: str, status: Status) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
     zero = "x[5, 7] = 0.0 if torch.rand(()) < 0.1 else 1.0"
     with_a_zero = f"def get_inputs():\n    x = torch.randn(64, 64)\n    {zero}\n    return [x]\n"
     reference = kernel(source.format("Model", "(x > 0).float()") + with_a_zero)
-    outcome = judged(bench, kernel(source.format("ModelNew", candidate)), reference).outcome
+    outcome = judged(worker, kernel(source.format("ModelNew", candidate)), reference).outcome
     assert outcome.status is status and outcome.comparison is not None, outcome.message
     assert outcome.comparison.strict is not None and outcome.comparison.strict["mismatch_count"] > 0
 
@@ -88,9 +88,9 @@ def test_to_which_side_zero_belongs_is_rounding_too(bench: WorkerContext, candid
     ("reference", "candidate"),
     [("x.sqrt()", "x * x.rsqrt()"), ("torch.xlogy(x, x)", "x * x.log()")],
 )
-def test_what_leaves_the_functions_domain_is_no_jump(bench: WorkerContext, reference: str, candidate: str) -> None:
+def test_what_leaves_the_functions_domain_is_no_jump(worker: WorkerContext, reference: str, candidate: str) -> None:
     source = "class {}(nn.Module):\n    def forward(self, x):\n        return {}\n"
     with_a_zero = "def get_inputs():\n    x = torch.rand(64, 64)\n    x[5, 7] = 0.0\n    return [x]\n"
     owner = kernel(source.format("Model", reference) + with_a_zero)
-    outcome = judged(bench, kernel(source.format("ModelNew", candidate)), owner).outcome
+    outcome = judged(worker, kernel(source.format("ModelNew", candidate)), owner).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.message

@@ -35,7 +35,7 @@ def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
 
 
 def judged(
-    bench: WorkerContext, reference: str | dict[str, Any], candidate: str | dict[str, Any], inputs: str = NORMAL
+    worker: WorkerContext, reference: str | dict[str, Any], candidate: str | dict[str, Any], inputs: str = NORMAL
 ) -> Report:
     """Each a kernel, or the body of a `forward`."""
     wire = {
@@ -44,7 +44,7 @@ def judged(
         "num_trials": 1,
         "timeout": 60,
     }
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def distributions(report: Report) -> dict[str, Any]:
@@ -52,18 +52,18 @@ def distributions(report: Report) -> dict[str, Any]:
     return found
 
 
-def test_a_right_kernel_is_judged_on_all_of_them(bench: WorkerContext) -> None:
-    report = judged(bench, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
+def test_a_right_kernel_is_judged_on_all_of_them(worker: WorkerContext) -> None:
+    report = judged(worker, "return torch.softmax(x, -1)", "return (x - x.logsumexp(-1, keepdim=True)).exp()")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     # Its answers are so small that those to the drawn inputs are looked at once more, by their own size.
     assert distributions(report) == {"checked": ["drawn", *ALL], "skipped": {}, "unmodified_inputs": {}}
     assert report.outcome.timing is not None
-    report = judged(bench, "return x * 2", "return x + x")
+    report = judged(worker, "return x * 2", "return x + x")
     assert distributions(report)["checked"] == ALL
 
 
-def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(bench: WorkerContext) -> None:
-    report = judged(bench, "return torch.softmax(x, -1)", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(worker: WorkerContext) -> None:
+    report = judged(worker, "return torch.softmax(x, -1)", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
     outcome = report.outcome
     assert outcome.status is Status.WRONG_RESULT and outcome.timing is None and report.speedup is None
     assert "large inputs" in (outcome.message or "") or "outliers inputs" in (outcome.message or "")
@@ -87,7 +87,7 @@ UNIFORM = "torch.rand(16, 256)"
     ids=["a sum", "a norm", "a softmax"],
 )  # fmt: skip
 def test_what_is_so_of_uniform_noise_alone_is_wrong(
-    bench: WorkerContext, reference: str, shortcut: str, right: str, tolerance: float
+    worker: WorkerContext, reference: str, shortcut: str, right: str, tolerance: float
 ) -> None:
     """At a tolerance that lets the shortcut pass where inputs are drawn."""
     of_reference = model("Model", f"return {reference}", UNIFORM)
@@ -99,7 +99,9 @@ def test_what_is_so_of_uniform_noise_alone_is_wrong(
             "atol": tolerance,
             "rtol": tolerance,
         }
-        return run(Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), bench, lambda stage: None, lambda: False)
+        return run(
+            Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), worker, lambda stage: None, lambda: False
+        )
 
     passed, wrong = ended(right), ended(shortcut)
     assert passed.outcome.status is Status.PASSED, passed.outcome.message
@@ -127,35 +129,35 @@ def get_inputs():
     ],
 )  # fmt: skip
 def test_inputs_that_were_computed_of_each_other_are_not_changed_by_themselves(
-    bench: WorkerContext, given: str, reference: str, candidate: str, ends: Status
+    worker: WorkerContext, given: str, reference: str, candidate: str, ends: Status
 ) -> None:
     """A step backwards is given what its step forwards kept."""
     first, second = (
         {"source_code": BACKWARD.format(name=name, body=body, given=given), "kernel_type": "torch"}
         for name, body in (("Model", reference), ("ModelNew", candidate))
     )
-    report = judged(bench, first, second)
+    report = judged(worker, first, second)
     assert report.outcome.status is ends, report.outcome.message
     assert (asdict(BELONG_TOGETHER) in distributions(report)["skipped"].values()) is (ends is Status.PASSED)
 
 
 @pytest.mark.parametrize("candidate", ["e = x.exp(); y = e / e.sum(-1, keepdim=True)", "y = torch.softmax(x, -1)"])
-def test_no_number_is_wrong_without_a_float64_run_too(bench: WorkerContext, candidate: str) -> None:
+def test_no_number_is_wrong_without_a_float64_run_too(worker: WorkerContext, candidate: str) -> None:
     """Where the reference has one each time, which names a dtype and so cannot be run in float64."""
     reference = "return torch.softmax(x, -1) @ torch.ones(64, 8, dtype=torch.float32).triu()"
-    report = judged(bench, reference, f"{candidate}; return y @ torch.ones(64, 8).triu()")
+    report = judged(worker, reference, f"{candidate}; return y @ torch.ones(64, 8).triu()")
     right = "softmax" in candidate
     assert report.outcome.status is (Status.PASSED if right else Status.WRONG_RESULT), distributions(report)
 
 
-def test_a_number_that_is_drawn_keeps_no_evidence_away(bench: WorkerContext) -> None:
+def test_a_number_that_is_drawn_keeps_no_evidence_away(worker: WorkerContext) -> None:
     """Every call has the first set's, so has what speaks for the reference."""
     inputs = "def get_inputs():\n    return [torch.randn(16, 64), random.uniform(2.0, 3.0)]\n"
     forward = "    def forward(self, x, alpha):\n        "
     reference = f"import random\nclass Model(nn.Module):\n{forward}return torch.softmax(x * alpha, -1)\n{inputs}"
     naive = f"class ModelNew(nn.Module):\n{forward}e = torch.exp(x * alpha); return e / e.sum(-1, keepdim=True)\n"
     torch_kernel = {"kernel_type": "torch"}
-    report = judged(bench, torch_kernel | {"source_code": reference}, torch_kernel | {"source_code": naive})
+    report = judged(worker, torch_kernel | {"source_code": reference}, torch_kernel | {"source_code": naive})
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
     assert "inputs (random inputs brought" in (report.outcome.message or "")
 
@@ -173,15 +175,15 @@ def test_a_number_that_is_drawn_keeps_no_evidence_away(bench: WorkerContext) -> 
     ],
 )
 def test_what_shows_far_from_zero_or_at_the_end_of_a_row(
-    bench: WorkerContext, reference: str, candidate: str, where: str
+    worker: WorkerContext, reference: str, candidate: str, where: str
 ) -> None:
     wide = "torch.randn(8, 4096)"
     body = candidate if "y =" in candidate else f"y = {candidate}"
-    outcome = judged(bench, f"return {reference}", f"{body}; return y", wide).outcome
+    outcome = judged(worker, f"return {reference}", f"{body}; return y", wide).outcome
     assert outcome.status is Status.WRONG_RESULT and where in (outcome.message or ""), outcome.message
 
 
-def test_the_scores_of_attention_are_far_below_zero_in_one_distribution(bench: WorkerContext) -> None:
+def test_the_scores_of_attention_are_far_below_zero_in_one_distribution(worker: WorkerContext) -> None:
     source = "class {name}(nn.Module):\n    def forward(self, q, k, v):\n        {forward}\n"
     inputs = "def get_inputs():\n    return [torch.randn(2, 32, 64) for _ in range(3)]\n"
     scores = (
@@ -191,7 +193,7 @@ def test_the_scores_of_attention_are_far_below_zero_in_one_distribution(bench: W
     for begins, status in (("", Status.PASSED), (".clamp(min=0)", Status.WRONG_RESULT)):
         candidate = source.format(name="ModelNew", forward=scores.format(begins))
         of, against = ({"source_code": text, "kernel_type": "torch"} for text in (candidate, reference))
-        outcome = judged(bench, against, of).outcome
+        outcome = judged(worker, against, of).outcome
         assert outcome.status is status, outcome.message
 
 
@@ -231,14 +233,14 @@ MASKED = "return x.masked_fill(torch.ones(64, 64, dtype=torch.bool).triu(1), -1e
     ],
 )
 def test_answers_that_any_would_be_right_beside_are_counted_by_their_own_size(
-    bench: WorkerContext, reference: str, candidate: str, inputs: str, status: Status
+    worker: WorkerContext, reference: str, candidate: str, inputs: str, status: Status
 ) -> None:
-    outcome = judged(bench, reference, candidate, inputs).outcome
+    outcome = judged(worker, reference, candidate, inputs).outcome
     assert outcome.status is status, outcome.message
     assert status is Status.PASSED or "drawn inputs" in (outcome.message or "")
 
 
-def test_a_tolerance_that_is_named_stands_for_small_answers_too(bench: WorkerContext) -> None:
+def test_a_tolerance_that_is_named_stands_for_small_answers_too(worker: WorkerContext) -> None:
     wire = {
         "kernel": model("ModelNew", "return torch.full_like(x, 1 / 4096)"),
         "reference": model("Model", SOFTMAX, "torch.rand(8, 4096)"),
@@ -246,51 +248,53 @@ def test_a_tolerance_that_is_named_stands_for_small_answers_too(bench: WorkerCon
         "atol": 1e-2,
         "timeout": 60,
     }
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["skipped"]
 
 
-def test_a_norm_of_zero_that_nothing_guards_is_wrong(bench: WorkerContext) -> None:
-    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / x.norm(dim=-1, keepdim=True)").outcome
+def test_a_norm_of_zero_that_nothing_guards_is_wrong(worker: WorkerContext) -> None:
+    outcome = judged(worker, "return F.normalize(x, dim=-1)", "return x / x.norm(dim=-1, keepdim=True)").outcome
     assert outcome.status is Status.WRONG_RESULT and "zeros inputs" in (outcome.message or "")
-    outcome = judged(bench, "return F.normalize(x, dim=-1)", "return x / (x.norm(dim=-1, keepdim=True) + 1e-9)").outcome
+    outcome = judged(
+        worker, "return F.normalize(x, dim=-1)", "return x / (x.norm(dim=-1, keepdim=True) + 1e-9)"
+    ).outcome
     assert outcome.status is Status.PASSED, outcome.message
     # Neither guards it: what is 0/0 is asked of nobody.
-    outcome = judged(bench, "return x / x.norm(dim=-1, keepdim=True)", "return F.normalize(x, dim=-1)").outcome
+    outcome = judged(worker, "return x / x.norm(dim=-1, keepdim=True)", "return F.normalize(x, dim=-1)").outcome
     assert outcome.status is Status.PASSED, outcome.message
 
 
-def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(bench: WorkerContext) -> None:
+def test_a_kernel_that_fails_where_the_reference_is_right_has_failed(worker: WorkerContext) -> None:
     candidate = "assert x.abs().max() < 50, 'too far out'; return torch.softmax(x, -1)"
-    outcome = judged(bench, "return torch.softmax(x, -1)", candidate).outcome
+    outcome = judged(worker, "return torch.softmax(x, -1)", candidate).outcome
     assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
     assert "too far out" in (outcome.message or "") and "inputs" in (outcome.message or "")
 
 
-def test_on_the_host_the_kernel_does_not_run_beside_the_reference(bench: WorkerContext) -> None:
+def test_on_the_host_the_kernel_does_not_run_beside_the_reference(worker: WorkerContext) -> None:
     """Else it could have the reference be late on a distribution, or in float64, and get out of it."""
     slow = "import time; time.sleep(0.3 if x.abs().max() > 60 else 0); return torch.softmax(x, -1)"
     candidate = model("ModelNew", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
     candidate["source_code"] = WATCHING + candidate["source_code"]
     # So many elements that the exponential of some leaves float32's range.
-    outcome = judged(bench, slow, candidate, "torch.randn(16, 4096)").outcome
+    outcome = judged(worker, slow, candidate, "torch.randn(16, 4096)").outcome
     assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
     # Of its reference's calls the last may end with its process, before its thread has come to say so.
     assert stood_still_s(outcome.output) >= 0.3 * (1 + len(MOVE_SIGNS))
 
 
-def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(bench: WorkerContext) -> None:
+def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(worker: WorkerContext) -> None:
     # So many elements that some of them, at an rms of 30, exceed 88.7, and their exponential float32's range.
     inputs = "torch.randn(16, 4096)"
-    report = judged(bench, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
+    report = judged(worker, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     why = distributions(report)["skipped"]["large"]
     assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "leaves the range" in why["message"]
 
 
-def test_a_reference_that_fails_there_costs_the_job_nothing(bench: WorkerContext) -> None:
+def test_a_reference_that_fails_there_costs_the_job_nothing(worker: WorkerContext) -> None:
     reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
-    report = judged(bench, reference, "return x + x")
+    report = judged(worker, reference, "return x + x")
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     why = distributions(report)["skipped"]["large"]
     assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "not mine" in why["message"]
@@ -307,9 +311,9 @@ def test_a_reference_that_fails_there_costs_the_job_nothing(bench: WorkerContext
         ("torch.randn(1024).sort().values", "sorted"),
     ],
 )
-def test_inputs_that_mean_something_stay_as_they_were_drawn(bench: WorkerContext, inputs: str, says: str) -> None:
+def test_inputs_that_mean_something_stay_as_they_were_drawn(worker: WorkerContext, inputs: str, says: str) -> None:
     # Right for these inputs, for others not.
-    report = judged(bench, "return x.clamp(-9, 9)", "return x", inputs)
+    report = judged(worker, "return x.clamp(-9, 9)", "return x", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     found = distributions(report)
     assert found["checked"] == [] and says in found["unmodified_inputs"]["input 0"]
@@ -331,15 +335,15 @@ def contract(**init: Any) -> dict[str, Any]:
         ({"kind": "full", "fill_value": 3}, Status.PASSED),
     ],
 )
-def test_of_a_contract_only_normals_are_changed(bench: WorkerContext, init: dict[str, Any], status: Status) -> None:
+def test_of_a_contract_only_normals_are_changed(worker: WorkerContext, init: dict[str, Any], status: Status) -> None:
     reference = model("Model", "return x.clamp(-20, 20)") | {"io": contract(**init)}
-    report = judged(bench, reference, "return x")
+    report = judged(worker, reference, "return x")
     assert report.outcome.status is status, (report.outcome.message, report.outcome.inputs)
     if status is Status.PASSED:
         assert "x" in distributions(report)["unmodified_inputs"]
 
 
-def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: WorkerContext) -> None:
+def test_without_a_float64_run_the_harsher_ones_accuse_nobody(worker: WorkerContext) -> None:
     # A multi_kernel reference has no float64 form.
     reference = {
         "source_code": "def main(x):\n    return torch.softmax(x, -1)\n",
@@ -347,18 +351,18 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(bench: WorkerConte
         "metadata": {"entry_point": "main"},
         "io": contract(kind="randn"),
     }
-    report = judged(bench, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
+    report = judged(worker, reference, "return torch.softmax(x.clamp(-20, 20), -1)")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert distributions(report)["skipped"]["outliers"]["code"] == FlagCode.DISTRIBUTION_NO_FLOAT64
     # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
     no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
-    wrong = judged(bench, reference, no_maximum).outcome
+    wrong = judged(worker, reference, no_maximum).outcome
     assert wrong.status is Status.WRONG_RESULT and "negative" in (wrong.message or "")
 
 
-def test_evaluating_alone_has_no_other_distributions(bench: WorkerContext) -> None:
+def test_evaluating_alone_has_no_other_distributions(worker: WorkerContext) -> None:
     wire = {"kernel": model("Model", "return x * 2", NORMAL), "num_trials": 1, "timeout": 60}
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED and "distributions" not in report.outcome.inputs
 
 
@@ -391,29 +395,29 @@ class {name}(nn.Module):
     ],
 )
 def test_other_values_for_constant_weights_are_tried_and_told(
-    bench: WorkerContext, init: str, forward: str, code: FlagCode
+    worker: WorkerContext, init: str, forward: str, code: FlagCode
 ) -> None:
     reference = NORM.format(name="Model", init="", forward="return self.norm(x)")
     source = {"source_code": reference + f"def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
     candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
-    outcome = judged(bench, source, candidate).outcome
+    outcome = judged(worker, source, candidate).outcome
     assert outcome.status is Status.PASSED, outcome.message
     (finding,) = outcome.inputs["weight_findings"]
     assert finding["code"] == code and "norm.weight, norm.bias" in finding["message"]
     assert finding["data"] == {"constant_weights": 2}
 
 
-def test_strides_that_are_not_the_references_are_told(bench: WorkerContext) -> None:
-    comparison = judged(bench, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
+def test_strides_that_are_not_the_references_are_told(worker: WorkerContext) -> None:
+    comparison = judged(worker, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
     assert comparison is not None and comparison.passed
     message = "output 0 has strides [1, 16], the reference's [64, 1]"
     assert comparison.layout == [Flag(FlagCode.OUTPUT_LAYOUT_DIFFERS, message, {"output": 0})]
 
 
 def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_others(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distribution_check, "BUDGET_S", 1.0)
     slow = "import time; x.std() < 0.5 and time.sleep(1.5); e = x.exp(); return e / e.sum(-1, keepdim=True)"
-    report = judged(bench, "return torch.softmax(x, -1)", slow)
+    report = judged(worker, "return torch.softmax(x, -1)", slow)
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)

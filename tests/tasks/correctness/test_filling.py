@@ -16,7 +16,7 @@ from profiling.window.timed_window import Clock
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.timing_stage import Timekeeper
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from validation.inputs.contract_inputs import ContractInputs
 
 ADD = "class {name}(nn.Module):\n    def forward(self, x, y):\n        return {what}\n"
@@ -24,12 +24,12 @@ IO = {"args": [{"name": name, "type": "tensor", "role": "input", "tensor_spec": 
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as made:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as made:
         yield made
 
 
-def judged(bench: WorkerContext, what: str, *, compared: bool) -> Report:
+def judged(worker: WorkerContext, what: str, *, compared: bool) -> Report:
     def kernel(name: str, what: str) -> dict[str, Any]:
         return {"source_code": ADD.format(name=name, what=what), "kernel_type": "torch", "io": IO}
 
@@ -37,7 +37,7 @@ def judged(bench: WorkerContext, what: str, *, compared: bool) -> Report:
     wire = {"kernel": kernel("ModelNew" if compared else "Model", what), "reference": reference}
     return run(
         Request.from_wire(wire | {"num_trials": 5, "timeout": 30, "budget": "quick"}),
-        bench,
+        worker,
         lambda _: None,
         lambda: False,
     )
@@ -45,20 +45,20 @@ def judged(bench: WorkerContext, what: str, *, compared: bool) -> Report:
 
 @pytest.mark.parametrize("compared", [False, True])
 def test_windows_run_over_what_is_written_while_calls_are_queued(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, compared: bool
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, compared: bool
 ) -> None:
     monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: True)
-    report = judged(bench, "y + x", compared=compared)
+    report = judged(worker, "y + x", compared=compared)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["reused_sets"] == 0 and not report.outcome.inputs["inputs_not_random"]
     if compared:
-        assert judged(bench, "y + x + 1", compared=True).outcome.status is Status.WRONG_RESULT
+        assert judged(worker, "y + x + 1", compared=True).outcome.status is Status.WRONG_RESULT
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("compared", [False, True])
 def test_what_goes_wrong_with_inputs_ends_the_job_alike(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, at_once: bool, compared: bool
 ) -> None:
     drawn = ContractInputs.draw_ahead
     asked: list[range] = []
@@ -71,12 +71,12 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
 
     monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: at_once)
     monkeypatch.setattr(ContractInputs, "draw_ahead", fails)
-    report = judged(bench, "y + x", compared=compared)
+    report = judged(worker, "y + x", compared=compared)
     owner = report.reference if compared else report.outcome
     assert owner is not None and owner.status is Status.UNSUPPORTED and owner.message == "no more of them"
     assert report.outcome.status is (Status.REFERENCE_FAILED if compared else Status.UNSUPPORTED)
     monkeypatch.undo()
-    assert judged(bench, "y + x", compared=compared).outcome.status is Status.PASSED
+    assert judged(worker, "y + x", compared=compared).outcome.status is Status.PASSED
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -89,8 +89,8 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
     records = {role: TimeRecord(2, is_cuda=True, gated=role != streamed) for role in (REFERENCE, CANDIDATE)}
     turns = [CANDIDATE, REFERENCE] if reverse else [REFERENCE, CANDIDATE]
 
-    def shoot(contender: Any, *_: Any, meanwhile: Any, **how: Any) -> Any:
-        told.append(contender.role)
+    def shoot(kernel_run: Any, *_: Any, meanwhile: Any, **how: Any) -> Any:
+        told.append(kernel_run.role)
         if meanwhile is not None:
             meanwhile()
         return SimpleNamespace(elapsed_ms=1.0, setup_ms=0.1, call_ms=[])
@@ -104,7 +104,7 @@ def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
         return lambda: told.append("fill")
 
     keeper: Any = SimpleNamespace(
-        contenders=[SimpleNamespace(role=role) for role in records],
+        kernel_runs=[SimpleNamespace(role=role) for role in records],
         rounds=SimpleNamespace(
             prepare_fill=prepare_fill,
             judge=lambda *_: told.append("judge"),

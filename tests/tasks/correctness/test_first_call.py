@@ -31,13 +31,13 @@ class ModelNew(nn.Module):
 """
 
 
-def judged(bench: WorkerContext, candidate: str, reference: str = "return x * 2") -> Report:
+def judged(worker: WorkerContext, candidate: str, reference: str = "return x * 2") -> Report:
     kernel, other = (
         {"source_code": source.format(forward=forward), "kernel_type": "torch"}
         for source, forward in ((CANDIDATE, candidate), (REFERENCE, reference))
     )
     wire: dict[str, Any] = {"kernel": kernel, "reference": other, "num_trials": 1, "timeout": 60, "budget": "quick"}
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def judged(bench: WorkerContext, candidate: str, reference: str = "return x * 2"
         "return x * 2 if self.calls > 1 else torch.full_like(x, float('nan'))",
     ],
 )
-def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(bench: WorkerContext, forward: str) -> None:
-    outcome = judged(bench, forward).outcome
+def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(worker: WorkerContext, forward: str) -> None:
+    outcome = judged(worker, forward).outcome
     assert outcome.status is Status.WRONG_RESULT and "first call" in (outcome.message or ""), outcome.message
 
 
@@ -77,12 +77,12 @@ def test_a_kernel_that_is_wrong_in_its_first_call_alone_is_wrong(bench: WorkerCo
         ("y = x.bfloat16() if self.calls == 1 else x; return y.argmax(-1)", "return x.argmax(-1)"),
     ],
 )
-def test_other_first_calls_are_nobodys_mistake(bench: WorkerContext, forward: str, reference: str) -> None:
-    outcome = judged(bench, forward, reference).outcome
+def test_other_first_calls_are_nobodys_mistake(worker: WorkerContext, forward: str, reference: str) -> None:
+    outcome = judged(worker, forward, reference).outcome
     assert "first call" not in (outcome.message or ""), outcome.message
     assert outcome.status is Status.PASSED, outcome.message
 
 
-def test_what_is_wrong_otherwise_is_said_first(bench: WorkerContext) -> None:
-    outcome = judged(bench, "e = x.exp_(); return e / e.sum(-1, keepdim=True)", "return x.softmax(-1)").outcome
+def test_what_is_wrong_otherwise_is_said_first(worker: WorkerContext) -> None:
+    outcome = judged(worker, "e = x.exp_(); return e / e.sum(-1, keepdim=True)", "return x.softmax(-1)").outcome
     assert outcome.status is Status.WRONG_RESULT and "changed its inputs" in (outcome.message or "")

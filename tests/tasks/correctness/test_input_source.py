@@ -37,37 +37,37 @@ SPENT_AT_ONCE_S = 0.01
 
 
 def compared(
-    bench: WorkerContext, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x", **more: Any
+    worker: WorkerContext, seconds: float, drawn: str = "torch.randn(64, 64)", answer: str = "x + x", **more: Any
 ) -> Report:
     reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
     candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
     wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60} | more
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
-    report = compared(bench, 0.1)
+    report = compared(worker, 0.1)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     inputs = report.outcome.inputs
     # The example, and at most five to validate with: never a batch of 64.
     assert 2 <= inputs["fresh_sets"] <= 6 and inputs["mixed_sets"] > 0
 
 
-def test_what_is_no_plain_random_number_comes_again(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_plain_random_number_comes_again(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
-    outcome = compared(bench, 0.1, "torch.randint(9, (64, 64))").outcome
+    outcome = compared(worker, 0.1, "torch.randint(9, (64, 64))").outcome
     assert outcome.inputs["reused_sets"] > 0 and outcome.inputs["mixed_sets"] == 0
     assert outcome.timing is not None
     assert FlagCode.INPUTS_REUSED in codes(outcome.timing.flags)
 
 
-def test_past_the_time_for_mixing_sets_come_again(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_the_time_for_mixing_sets_come_again(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     monkeypatch.setattr(input_source, "MIX_BUDGET_S", 1e-9)
-    inputs = compared(bench, 0.1).outcome.inputs
+    inputs = compared(worker, 0.1).outcome.inputs
     assert inputs["mixed_sets"] == 1 and inputs["reused_sets"] > 0
 
 
@@ -75,12 +75,12 @@ REMEMBERED = "kept.setdefault(tuple(x[0, :3].tolist()), x * 2)\n\nkept = {}"
 
 
 def test_what_is_remembered_by_content_is_of_no_use_on_mixed_sets(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", SPENT_AT_ONCE_S)
     asked = "print('asked', len(kept)) or " + REMEMBERED
     # Without other distributions, of which two share what it remembers by: it is wrong there.
-    report = compared(bench, 0.1, answer=asked, budget="quick")
+    report = compared(worker, 0.1, answer=asked, budget="quick")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     told = [int(line.split()[1]) for line in report.outcome.output.splitlines() if line.startswith("asked")]
     inputs = report.outcome.inputs
@@ -106,17 +106,17 @@ def answered(x):
 
 
 def test_what_is_remembered_is_of_no_use_to_a_kernel_that_is_linear(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_source, "DRAW_BUDGET_S", 0.2)
     # Without other distributions, of which one is a drawn set made small.
-    report = compared(bench, 0.05, answer=FORETELLS, budget="quick")
+    report = compared(worker, 0.05, answer=FORETELLS, budget="quick")
     assert report.outcome.inputs["mixed_sets"] > 0
     assert "foretold" not in report.outcome.output
 
 
-def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: WorkerContext) -> None:
-    report = compared(bench, 0)
+def test_sets_that_cost_nothing_are_drawn_for_every_call(worker: WorkerContext) -> None:
+    report = compared(worker, 0)
     assert report.outcome.status is Status.PASSED and report.outcome.inputs["reused_sets"] == 0
 
 
@@ -140,18 +140,18 @@ def test_sets_that_cost_nothing_are_drawn_for_every_call(bench: WorkerContext) -
         ),
     ],
 )
-def test_sets_of_another_form_are_their_makers_fault(bench: WorkerContext, drawn: str, says: str) -> None:
+def test_sets_of_another_form_are_their_makers_fault(worker: WorkerContext, drawn: str, says: str) -> None:
     source = (
         "import itertools\nnumber = itertools.count(1)\n"
         f"def kernel_fn(*tensors):\n    return tensors[0] * 2\ndef get_inputs():\n    return [{drawn}]\n"
     )
     kernel = {"kernel_type": "torch", "source_code": source}
     alone = run(
-        Request.from_wire({"kernel": kernel, "num_trials": 1, "timeout": 60}), bench, lambda _: None, lambda: False
+        Request.from_wire({"kernel": kernel, "num_trials": 1, "timeout": 60}), worker, lambda _: None, lambda: False
     )
     assert alone.outcome.status is Status.UNSUPPORTED and says in (alone.outcome.message or ""), alone.outcome.message
     wire = {"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 60}
-    compared = run(Request.from_wire(wire), bench, lambda _: None, lambda: False)
+    compared = run(Request.from_wire(wire), worker, lambda _: None, lambda: False)
     assert compared.outcome.status is Status.REFERENCE_FAILED
 
 
@@ -165,7 +165,7 @@ def test_of_a_contracts_sets_only_the_first_is_kept(tmp_path: Path) -> None:
     assert inputs.summary["shapes"] == [[64]]
 
 
-def test_sets_of_many_parts_cross_in_as_many_messages_as_they_need(bench: WorkerContext) -> None:
+def test_sets_of_many_parts_cross_in_as_many_messages_as_they_need(worker: WorkerContext) -> None:
     source = """
 class Model(nn.Module):
     def forward(self, x, many):
@@ -176,7 +176,7 @@ def get_inputs():
     return [x, list(range(900))]
 """
     wire = {"kernel": {"kernel_type": "torch", "source_code": source}, "num_trials": 4, "timeout": 60}
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
@@ -196,13 +196,13 @@ def get_inputs():
 
 
 @pytest.mark.parametrize("nested", ["% 2", "< 1", "> 0", "< 2"])
-def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(bench: WorkerContext, nested: str) -> None:
+def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(worker: WorkerContext, nested: str) -> None:
     source = NESTED.format(sign="+", nested=nested)
     reference = {"kernel_type": "torch", "source_code": source}
     wire = {"kernel": reference, "reference": reference, "num_trials": 5, "timeout": 60, "budget": "quick"}
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.comparison is not None and not report.outcome.comparison.weak_reference
     wrong = {"kernel_type": "torch", "source_code": NESTED.format(sign="-", nested=nested)}
-    report = run(Request.from_wire(wire | {"kernel": wrong}), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire | {"kernel": wrong}), worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.WRONG_RESULT

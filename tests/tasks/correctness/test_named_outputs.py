@@ -17,13 +17,13 @@ MEAN, STD = "x.mean(-1)", "x.std(-1) + 3"
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def answered(bench: WorkerContext, candidate: str, reference: str, **more: Any) -> Report:
+def answered(worker: WorkerContext, candidate: str, reference: str, **more: Any) -> Report:
     filled = [text.replace("MEAN", MEAN).replace("STD", STD) for text in (candidate, reference)]
-    return judged(bench, forward(f"return {filled[0]}", more.pop("before", "")), kernel(STATISTICS.format(filled[1])))
+    return judged(worker, forward(f"return {filled[0]}", more.pop("before", "")), kernel(STATISTICS.format(filled[1])))
 
 
 NAMED = "{'mean': MEAN, 'std': STD}"
@@ -40,8 +40,8 @@ NESTED = "{'x': x * 2, 's': ({'mean': MEAN, 'std': STD}, None), 0: x.sum()}"
         ("OrderedDict(std=STD, mean=MEAN)", NAMED),
     ],
 )
-def test_the_same_values_under_the_same_keys_are_right(bench: WorkerContext, candidate: str, reference: str) -> None:
-    report = answered(bench, candidate, reference, before="from collections import OrderedDict")
+def test_the_same_values_under_the_same_keys_are_right(worker: WorkerContext, candidate: str, reference: str) -> None:
+    report = answered(worker, candidate, reference, before="from collections import OrderedDict")
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.outcome.comparison is not None
     assert report.outcome.comparison.layout == []
@@ -59,8 +59,8 @@ def test_the_same_values_under_the_same_keys_are_right(bench: WorkerContext, can
         ("{'mean': MEAN, 'std': STD, 'more': x}", NAMED, "has 'more', which the reference's dict lacks"),
     ],
 )
-def test_values_under_other_keys_are_wrong(bench: WorkerContext, candidate: str, reference: str, says: str) -> None:
-    outcome = answered(bench, candidate, reference).outcome
+def test_values_under_other_keys_are_wrong(worker: WorkerContext, candidate: str, reference: str, says: str) -> None:
+    outcome = answered(worker, candidate, reference).outcome
     assert outcome.status is Status.WRONG_RESULT and says in (outcome.message or ""), outcome.message
 
 
@@ -88,21 +88,21 @@ class ModelNew(nn.Module):
         ("{'mean': mean, 'sigma': std}", Status.WRONG_RESULT),
     ],
 )
-def test_each_call_is_read_by_its_own_keys(bench: WorkerContext, answer: str, status: Status) -> None:
+def test_each_call_is_read_by_its_own_keys(worker: WorkerContext, answer: str, status: Status) -> None:
     reference = STATISTICS.format(NAMED).replace("MEAN", MEAN).replace("STD", STD)
-    outcome = judged(bench, kernel(IN_TURN.replace("ANSWER", answer)), kernel(reference)).outcome
+    outcome = judged(worker, kernel(IN_TURN.replace("ANSWER", answer)), kernel(reference)).outcome
     assert outcome.status is status, outcome.message
 
 
-def test_a_view_of_an_input_is_known_by_its_key(bench: WorkerContext) -> None:
+def test_a_view_of_an_input_is_known_by_its_key(worker: WorkerContext) -> None:
     """What is told of an output, beside its content, goes with it to its place."""
     reference = "{'turned': x.t().contiguous(), 'twice': x * 2}"
-    comparison = answered(bench, "{'twice': x * 2, 'turned': x.t()}", reference).outcome.comparison
+    comparison = answered(worker, "{'twice': x * 2, 'turned': x.t()}", reference).outcome.comparison
     assert comparison is not None and [(flag.code, flag.data) for flag in comparison.layout] == [
         (FlagCode.OUTPUT_LAYOUT_DIFFERS, {"output": 0})
     ]
 
 
-def test_alone_a_kernel_may_use_any_keys(bench: WorkerContext) -> None:
+def test_alone_a_kernel_may_use_any_keys(worker: WorkerContext) -> None:
     alone = STATISTICS.format("{'b': x * 2, object(): [x.sum()], 1: {}}")
-    assert judged(bench, kernel(alone)).outcome.status is Status.PASSED
+    assert judged(worker, kernel(alone)).outcome.status is Status.PASSED

@@ -44,7 +44,7 @@ ENDLESS = "\ndef endless(x):\n    found = [x]; found.append(found)\n    return f
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
@@ -53,36 +53,36 @@ def returning(output: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_beside_a_reference_it_is_wrong_and_alone_unsupported(name: str, bench: WorkerContext) -> None:
+def test_beside_a_reference_it_is_wrong_and_alone_unsupported(name: str, worker: WorkerContext) -> None:
     odd = returning(UNREADABLE[name])
-    outcome = judged(bench, odd, RELU).outcome
+    outcome = judged(worker, odd, RELU).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.message
     assert outcome.message is not None and "another form than the reference's" in outcome.message
     assert outcome.timing is None
-    json.dumps(judged(bench, odd, RELU).body("j"))
-    assert judged(bench, odd).outcome.status is Status.UNSUPPORTED
+    json.dumps(judged(worker, odd, RELU).body("j"))
+    assert judged(worker, odd).outcome.status is Status.UNSUPPORTED
 
 
 @pytest.mark.parametrize("name", ["an object", "a sparse tensor", "a number too large"])
-def test_a_reference_with_such_an_output_has_failed(name: str, bench: WorkerContext) -> None:
-    report = judged(bench, RELU, returning(UNREADABLE[name]))
+def test_a_reference_with_such_an_output_has_failed(name: str, worker: WorkerContext) -> None:
+    report = judged(worker, RELU, returning(UNREADABLE[name]))
     assert report.reference is not None and report.reference.status is Status.UNSUPPORTED
     assert report.outcome.status is Status.REFERENCE_FAILED
-    both = judged(bench, returning(UNREADABLE[name]), returning(UNREADABLE[name]))
+    both = judged(worker, returning(UNREADABLE[name]), returning(UNREADABLE[name]))
     assert both.outcome.status is Status.REFERENCE_FAILED
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_nothing_is_a_wrong_output(name: str, bench: WorkerContext) -> None:
-    assert judged(bench, returning(NOTHING[name]), RELU).outcome.status is Status.WRONG_RESULT
-    assert judged(bench, RELU, returning(NOTHING[name])).outcome.status is Status.REFERENCE_FAILED
+def test_nothing_is_a_wrong_output(name: str, worker: WorkerContext) -> None:
+    assert judged(worker, returning(NOTHING[name]), RELU).outcome.status is Status.WRONG_RESULT
+    assert judged(worker, RELU, returning(NOTHING[name])).outcome.status is Status.REFERENCE_FAILED
 
 
 @pytest.mark.parametrize(
     "output", ["[torch.relu(x)]", "(torch.relu(x),)", "{'y': torch.relu(x)}", "torch.relu(x).numpy()"]
 )
-def test_forms_that_hold_the_same_tensors_pass(output: str, bench: WorkerContext) -> None:
-    outcome = judged(bench, returning(output), RELU).outcome
+def test_forms_that_hold_the_same_tensors_pass(output: str, worker: WorkerContext) -> None:
+    outcome = judged(worker, returning(output), RELU).outcome
     assert outcome.status is Status.PASSED, outcome.message
 
 
@@ -94,13 +94,13 @@ LATER = (
 @pytest.mark.parametrize("output", ["object()", "torch.relu(x)[:3]", "(x, x)", "None", "'no'"])
 @pytest.mark.parametrize("calls", [6, 12])
 def test_an_output_that_changes_its_form_in_a_later_call_is_wrong(
-    calls: int, output: str, bench: WorkerContext
+    calls: int, output: str, worker: WorkerContext
 ) -> None:
     changing = kernel(LATER.format(calls, output))
-    assert judged(bench, changing, RELU).outcome.status is Status.WRONG_RESULT
+    assert judged(worker, changing, RELU).outcome.status is Status.WRONG_RESULT
 
 
-def test_who_is_compared_with_a_reference_of_changing_shapes_is_not_blamed(bench: WorkerContext) -> None:
+def test_who_is_compared_with_a_reference_of_changing_shapes_is_not_blamed(worker: WorkerContext) -> None:
     shapes = kernel("def kernel_fn(x):\n    return x[x > 0]" + INPUTS)
-    assert judged(bench, shapes, shapes).outcome.status is Status.REFERENCE_FAILED
-    assert judged(bench, shapes).outcome.status is Status.UNSUPPORTED
+    assert judged(worker, shapes, shapes).outcome.status is Status.REFERENCE_FAILED
+    assert judged(worker, shapes).outcome.status is Status.UNSUPPORTED

@@ -31,27 +31,27 @@ INPUTS = "def get_inputs():\n    return [torch.randn(4, 8)]\n"
 CONTRACT = {"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": [4, 8], "dtype": "float32"}}]}
 
 
-def evaluated(bench: WorkerContext, kernel: dict[str, Any], **more: Any) -> Outcome:
+def evaluated(worker: WorkerContext, kernel: dict[str, Any], **more: Any) -> Outcome:
     request = read_evaluate({"kernel": kernel, "num_trials": 1, "timeout": 60, **more})
     # As a record keeps it between the API and a worker.
-    return run(type(request).from_wire(request.to_wire()), bench, lambda stage: None, lambda: False).outcome
+    return run(type(request).from_wire(request.to_wire()), worker, lambda stage: None, lambda: False).outcome
 
 
 @pytest.mark.parametrize("more", [{"source_code": SOURCE + INPUTS}, {"source_code": SOURCE, "io": CONTRACT}])
-def test_the_same_seed_gives_the_same_inputs_and_weights(bench: WorkerContext, more: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_inputs_and_weights(worker: WorkerContext, more: dict[str, Any]) -> None:
     kernel = {"kernel_type": "torch", **more}
-    first = evaluated(bench, kernel)
+    first = evaluated(worker, kernel)
     seed = first.inputs["replay_seed"]
     assert isinstance(seed, str) and first.inputs["inputs_replayed"] is False
-    again = evaluated(bench, kernel, replay_seed=seed)
+    again = evaluated(worker, kernel, replay_seed=seed)
     assert first.output.count("\n") == 8 and again.output == first.output
     assert again.inputs["inputs_replayed"] is True and again.inputs["replay_seed"] == seed
     assert again.timing is not None and FlagCode.INPUTS_REPLAYED in codes(again.timing.flags)
     assert first.timing is not None and FlagCode.INPUTS_REPLAYED not in codes(first.timing.flags)
-    assert evaluated(bench, kernel).output != first.output
+    assert evaluated(worker, kernel).output != first.output
 
 
-def test_a_wrong_answer_is_wrong_at_the_same_place_again(bench: WorkerContext) -> None:
+def test_a_wrong_answer_is_wrong_at_the_same_place_again(worker: WorkerContext) -> None:
     reference = {"kernel_type": "torch", "source_code": SOURCE + INPUTS}
     wrong = SOURCE.replace("Model(", "ModelNew(").replace("self.linear(x)", "self.linear(x) + (x > 2.5)")
     body: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_a_wrong_answer_is_wrong_at_the_same_place_again(bench: WorkerContext) -
     }
 
     def compared(**more: Any) -> Outcome:
-        return run(read_compare(body | more), bench, lambda stage: None, lambda: False).outcome
+        return run(read_compare(body | more), worker, lambda stage: None, lambda: False).outcome
 
     # Known to have such an element in the first calls: 2.5 sigma is one element in 161.
     seed = next(one for one in map(str, range(1, 99)) if _early(compared(replay_seed=one)))

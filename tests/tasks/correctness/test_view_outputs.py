@@ -41,11 +41,11 @@ def model(name: str, answer: str) -> dict[str, Any]:
     ],
 )
 def test_views_where_the_reference_makes_tensors_are_told(
-    bench: WorkerContext, reference: str, candidate: str, outputs: str | None
+    worker: WorkerContext, reference: str, candidate: str, outputs: str | None
 ) -> None:
     wire = {"kernel": model("ModelNew", candidate), "reference": model("Model", reference), "budget": "quick"}
     outcome = run(
-        Request.from_wire(wire | {"timeout": 60, "num_trials": 10}), bench, lambda stage: None, lambda: False
+        Request.from_wire(wire | {"timeout": 60, "num_trials": 10}), worker, lambda stage: None, lambda: False
     ).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None

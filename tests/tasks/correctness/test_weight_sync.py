@@ -29,25 +29,25 @@ def last_code(outcome: Outcome) -> str:
 
 
 def passing(
-    bench: WorkerContext, layers: str, reference: str, candidate: str, own: str | None = None
+    worker: WorkerContext, layers: str, reference: str, candidate: str, own: str | None = None
 ) -> tuple[str, list[Flag]]:
     """`inputs.weights` and the findings of a candidate that passes; it has the reference's layers unless `own`."""
     source = model(candidate, layers if own is None else own, "ModelNew")
-    outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
+    outcome = judged(worker, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     return outcome.inputs["weights"], [Flag.from_dict(finding) for finding in outcome.inputs["weight_findings"]]
 
 
-def told(bench: WorkerContext, layers: str, reference: str, candidate: str) -> str:
+def told(worker: WorkerContext, layers: str, reference: str, candidate: str) -> str:
     """The message of a candidate that passes, and agrees with the reference under other weights."""
-    _, findings = passing(bench, layers, reference, candidate)
+    _, findings = passing(worker, layers, reference, candidate)
     assert findings[-1].code is FlagCode.WEIGHTS_AGREE
     return findings[-1].message
 
 
-def wrong(bench: WorkerContext, layers: str, reference: str, candidate: str) -> str:
+def wrong(worker: WorkerContext, layers: str, reference: str, candidate: str) -> str:
     """The message of a candidate with those layers that is found wrong by other weights alone."""
-    outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
+    outcome = judged(worker, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.WRONG_RESULT
     assert outcome.timing is None and last_code(outcome) == FlagCode.WEIGHTS_IGNORED
     message: str = outcome.message or ""
@@ -56,16 +56,16 @@ def wrong(bench: WorkerContext, layers: str, reference: str, candidate: str) -> 
 
 
 @pytest.mark.parametrize("value", ["torch.ones(1)", "torch.tensor(1.0)"])
-def test_a_scale_of_one_number_is_tried(bench: WorkerContext, value: str) -> None:
+def test_a_scale_of_one_number_is_tried(worker: WorkerContext, value: str) -> None:
     layers = f"{LINEAR}; self.s = nn.Parameter({value})"
-    assert "(s)" in wrong(bench, layers, "self.l(x) * self.s", "self.l(x)")
-    assert "(s) both still agree" in told(bench, layers, "self.l(x) * self.s", "self.s * self.l(x)")
+    assert "(s)" in wrong(worker, layers, "self.l(x) * self.s", "self.l(x)")
+    assert "(s) both still agree" in told(worker, layers, "self.l(x) * self.s", "self.s * self.l(x)")
 
 
-def test_a_shift_of_one_zero_is_tried(bench: WorkerContext) -> None:
+def test_a_shift_of_one_zero_is_tried(worker: WorkerContext) -> None:
     layers = f"{LINEAR}; self.b = nn.Parameter(torch.tensor(0.0))"
-    assert "(b)" in wrong(bench, layers, "self.l(x) + self.b", "self.l(x)")
-    assert "(b) both still agree" in told(bench, layers, "self.l(x) + self.b", "self.b + self.l(x)")
+    assert "(b)" in wrong(worker, layers, "self.l(x) + self.b", "self.l(x)")
+    assert "(b) both still agree" in told(worker, layers, "self.l(x) + self.b", "self.b + self.l(x)")
 
 
 STATISTICS = "(bn.weight, bn.bias, bn.running_mean, bn.running_var)"
@@ -80,12 +80,12 @@ STATISTICS = "(bn.weight, bn.bias, bn.running_mean, bn.running_var)"
         ("F.batch_norm(x, self.bn.running_mean, self.bn.running_var, None, self.bn.bias)", "(bn.weight)"),
     ],
 )
-def test_who_leaves_running_statistics_out_is_wrong(bench: WorkerContext, answer: str, left_out: str) -> None:
-    assert left_out in wrong(bench, IN_EVAL, "self.bn(x)", answer)
+def test_who_leaves_running_statistics_out_is_wrong(worker: WorkerContext, answer: str, left_out: str) -> None:
+    assert left_out in wrong(worker, IN_EVAL, "self.bn(x)", answer)
 
 
-def test_who_uses_running_statistics_is_right(bench: WorkerContext) -> None:
-    assert f"{STATISTICS} both still agree" in told(bench, IN_EVAL, "self.bn(x)", "self.bn(x) * 1")
+def test_who_uses_running_statistics_is_right(worker: WorkerContext) -> None:
+    assert f"{STATISTICS} both still agree" in told(worker, IN_EVAL, "self.bn(x)", "self.bn(x) * 1")
 
 
 OPERATOR = """
@@ -126,14 +126,14 @@ NORM = "self.n = nn.LayerNorm(32)"
     ],
     ids=["copied", "packed", "from a tensor", "before", "tensor", "array", "by init", "at first", "in the module"],
 )  # fmt: skip
-def test_who_copied_them_when_it_was_made_is_made_anew_and_right(bench: WorkerContext, own: str, answer: str) -> None:
+def test_who_copied_them_when_it_was_made_is_made_anew_and_right(worker: WorkerContext, own: str, answer: str) -> None:
     source = "KEPT = {}\n" + model(answer, own, "ModelNew")
-    outcome = judged(bench, source, model("self.n(x)", NORM) + INPUTS).outcome
+    outcome = judged(worker, source, model("self.n(x)", NORM) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None and last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
-def test_a_folded_norm_is_made_anew_and_right(bench: WorkerContext) -> None:
+def test_a_folded_norm_is_made_anew_and_right(worker: WorkerContext) -> None:
     layers = f"{LINEAR}; {IN_EVAL}"
     fold = "s = self.bn.weight / (self.bn.running_var + 1e-5).sqrt()"
     own = (
@@ -141,7 +141,7 @@ def test_a_folded_norm_is_made_anew_and_right(bench: WorkerContext) -> None:
         "self.b = ((self.l.bias - self.bn.running_mean) * s + self.bn.bias).detach()"
     )
     source = model("F.linear(x, self.w, self.b)", own, "ModelNew")
-    outcome = judged(bench, source, model("self.bn(self.l(x))", layers) + INPUTS).outcome
+    outcome = judged(worker, source, model("self.bn(self.l(x))", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
@@ -170,9 +170,9 @@ ATTENTION = (
     ids=["both", "one", "one of two layers", "all of two", "one layer of two", "a layer scale", "a slope", "biases"],
 )  # fmt: skip
 def test_who_leaves_some_out_is_wrong(
-    bench: WorkerContext, layers: str, reference: str, candidate: str, left_out: str
+    worker: WorkerContext, layers: str, reference: str, candidate: str, left_out: str
 ) -> None:
-    assert left_out in wrong(bench, layers, reference, candidate)
+    assert left_out in wrong(worker, layers, reference, candidate)
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_who_leaves_some_out_is_wrong(
     ids=["a mask", "a constructor that says what they are", "an operator that keeps a copy"],
 )  # fmt: skip
 def test_without_evidence_it_is_told_and_no_verdict(
-    bench: WorkerContext, layers: str, reference: str, own: str | None, candidate: str, says: str
+    worker: WorkerContext, layers: str, reference: str, own: str | None, candidate: str, says: str
 ) -> None:
     source = OPERATOR + model(candidate, layers if own is None else own, "ModelNew")
-    outcome = judged(bench, source, model(reference, layers) + INPUTS).outcome
+    outcome = judged(worker, source, model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     (finding,) = outcome.inputs["weight_findings"]
     assert finding["code"] == FlagCode.WEIGHTS_INCONCLUSIVE and finding["message"].endswith(says)
@@ -216,9 +216,9 @@ BRANCH = "self.d = nn.Linear(32, 32); self.s = nn.Parameter(torch.zeros(1)); nn.
     ],
     ids=["a root", "the first alone", "in the wrong order", "by place in the group", "the next", "many", "two zeros"],
 )  # fmt: skip
-def test_who_uses_them_wrongly_is_wrong(bench: WorkerContext, layers: str, reference: str, candidate: str) -> None:
+def test_who_uses_them_wrongly_is_wrong(worker: WorkerContext, layers: str, reference: str, candidate: str) -> None:
     """Whether it is given them or made with them, which who packed them is right with."""
-    outcome = judged(bench, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
+    outcome = judged(worker, model(candidate, layers, "ModelNew"), model(reference, layers) + INPUTS).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.inputs["weights"]
     assert last_code(outcome) == FlagCode.WEIGHTS_USED_DIFFERENTLY
     assert "each of the weights has its place in what the reference computes" in (outcome.message or "")
@@ -229,25 +229,25 @@ def test_who_uses_them_wrongly_is_wrong(bench: WorkerContext, layers: str, refer
     ["torch.empty(32).fill_(0.5)", "self.l.weight.detach().new_full((32,), 0.5)", "torch.linspace(0.5, 0.5, 32)",
      "torch.as_tensor([0.5] * 32)", "torch.from_numpy(np.array([0.5] * 32, np.float32))"],
 )  # fmt: skip
-def test_a_copy_of_what_a_parameter_is_made_of_is_right(bench: WorkerContext, made: str) -> None:
+def test_a_copy_of_what_a_parameter_is_made_of_is_right(worker: WorkerContext, made: str) -> None:
     layers = f"{LINEAR}; self.g = nn.Parameter(torch.full((32,), 0.5))"
     own = f"{LINEAR}; g = {made}; self.g = nn.Parameter(g.clone()); self.w = (self.l.weight * g[:, None]).detach()"
     source = "import numpy as np\n" + model("F.linear(x, self.w, self.g * self.l.bias)", own, "ModelNew")
-    outcome = judged(bench, source, model("self.l(x) * self.g", layers) + INPUTS).outcome
+    outcome = judged(worker, source, model("self.l(x) * self.g", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
-def test_one_number_for_all_of_a_layer_is_made_anew_once(bench: WorkerContext) -> None:
+def test_one_number_for_all_of_a_layer_is_made_anew_once(worker: WorkerContext) -> None:
     layers = f"{LINEAR}; self.a = nn.Parameter(torch.ones(1) * 0.5)"
     own = f"{layers}; self.s = nn.Parameter(self.a.detach().expand(32).clone())"
     source = model("self.l(x) * self.s + self.a * x", own, "ModelNew")
-    outcome = judged(bench, source, model("self.l(x) * self.a + self.a * x", layers) + INPUTS).outcome
+    outcome = judged(worker, source, model("self.l(x) * self.a + self.a * x", layers) + INPUTS).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert last_code(outcome) == FlagCode.WEIGHTS_COPIED
 
 
-def test_who_packed_them_wrongly_when_it_was_made_is_wrong(bench: WorkerContext) -> None:
+def test_who_packed_them_wrongly_when_it_was_made_is_wrong(worker: WorkerContext) -> None:
     layers = f"{LINEAR}; {NORM}"
     packed = (
         "self.w = (self.l.weight * self.n.weight{}).detach(); "
@@ -255,7 +255,7 @@ def test_who_packed_them_wrongly_when_it_was_made_is_wrong(bench: WorkerContext)
     )
     ends = [
         judged(
-            bench,
+            worker,
             model("F.linear(F.layer_norm(x, (32,)), self.w, self.b)", f"{layers}; {packed.format(by)}", "ModelNew"),
             model("self.l(self.n(x))", layers) + INPUTS,
         ).outcome.status
@@ -264,20 +264,20 @@ def test_who_packed_them_wrongly_when_it_was_made_is_wrong(bench: WorkerContext)
     assert ends == [Status.PASSED, Status.WRONG_RESULT]
 
 
-def test_who_fails_with_other_weights_has_failed(bench: WorkerContext) -> None:
+def test_who_fails_with_other_weights_has_failed(worker: WorkerContext) -> None:
     refuses = "_refuse(self.n.weight) or F.layer_norm(x, (32,))"
     source = "def _refuse(weight):\n    if weight.ne(1).any(): raise RuntimeError('only ones')\n" + model(
         refuses, NORM, "ModelNew"
     )
-    outcome = judged(bench, source, model("self.n(x)", NORM) + INPUTS).outcome
+    outcome = judged(worker, source, model("self.n(x)", NORM) + INPUTS).outcome
     assert outcome.status is Status.RUNTIME_ERROR and outcome.timing is None
     assert "only ones" in (outcome.message or "") and "(n.weight, n.bias)" in (outcome.message or "")
 
 
-def test_that_no_time_was_left_for_them_is_told(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_no_time_was_left_for_them_is_told(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameter_check, "TRY_S", 1e6)
     outcome = judged(
-        bench, model("F.layer_norm(x, (32,))", NORM, "ModelNew"), model("self.n(x)", NORM) + INPUTS
+        worker, model("F.layer_norm(x, (32,))", NORM, "ModelNew"), model("self.n(x)", NORM) + INPUTS
     ).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None
     assert UNTRIED in outcome.timing.flags and outcome.inputs["weight_findings"] == [asdict(UNTRIED)]
@@ -293,9 +293,9 @@ def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:
     assert not parameter_check._differs_by_much([expected], [expected * float("nan")], [before])
 
 
-def test_in_training_mode_no_answer_depends_on_them(bench: WorkerContext) -> None:
+def test_in_training_mode_no_answer_depends_on_them(worker: WorkerContext) -> None:
     answer = "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)"
-    assert f"{STATISTICS} both still agree" in told(bench, "self.bn = nn.BatchNorm1d(32)", "self.bn(x)", answer)
+    assert f"{STATISTICS} both still agree" in told(worker, "self.bn = nn.BatchNorm1d(32)", "self.bn(x)", answer)
 
 
 @pytest.mark.parametrize(
@@ -311,18 +311,18 @@ def test_in_training_mode_no_answer_depends_on_them(bench: WorkerContext) -> Non
     ],
 )  # fmt: skip
 def test_that_a_candidate_lacks_them_is_told(
-    bench: WorkerContext, layers: str, reference: str, own: str, candidate: str, says: str
+    worker: WorkerContext, layers: str, reference: str, own: str, candidate: str, says: str
 ) -> None:
-    weights, (finding,) = passing(bench, layers, reference, candidate, own)
+    weights, (finding,) = passing(worker, layers, reference, candidate, own)
     assert weights == "each its own, made under the same seed"
     assert finding.code is FlagCode.WEIGHTS_UNTESTED and f"({says})" in finding.message
     assert finding.data == {"constant_weights": says.count(",") + 1}
 
 
-def test_with_no_constant_ones_nothing_more_is_told(bench: WorkerContext) -> None:
-    renamed = passing(bench, LINEAR, "self.l(x)", "self.k(x)", LINEAR.replace("self.l", "self.k"))
+def test_with_no_constant_ones_nothing_more_is_told(worker: WorkerContext) -> None:
+    renamed = passing(worker, LINEAR, "self.l(x)", "self.k(x)", LINEAR.replace("self.l", "self.k"))
     assert renamed == ("each its own, made under the same seed", [])
-    assert passing(bench, LINEAR, "self.l(x)", "self.l(x)") == ("the reference's, copied into the candidate", [])
+    assert passing(worker, LINEAR, "self.l(x)", "self.l(x)") == ("the reference's, copied into the candidate", [])
 
 
 def test_what_may_not_be_changed_is_left_alone() -> None:
@@ -340,7 +340,7 @@ def test_what_may_not_be_changed_is_left_alone() -> None:
     assert constant(ModelState(weights, frozenset({"whole", "none"}))) == []
 
 
-def test_what_is_profiled_is_what_was_timed(bench: WorkerContext) -> None:
+def test_what_is_profiled_is_what_was_timed(worker: WorkerContext) -> None:
     copies = "self.w = self.n.weight.detach().clone(); self.b = self.n.bias.detach().clone()"
     own = f"{NORM}; {copies}; self.plain = bool((self.w == 1).all())"
     answer = "F.layer_norm(x, (32,)) if self.plain else F.layer_norm(x, (32,)).mul(self.w).add(self.b)"
@@ -349,7 +349,7 @@ def test_what_is_profiled_is_what_was_timed(bench: WorkerContext) -> None:
         "reference": torch_kernel(model("self.n(x)", NORM) + INPUTS),
         **{"num_trials": 1, "timeout": 60, "profile": True},
     }
-    report = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
     assert last_code(report.outcome) == FlagCode.WEIGHTS_COPIED
     assert report.outcome.launches is not None
     assert not any("mul" in each["name"] for each in report.outcome.launches["kernels"])

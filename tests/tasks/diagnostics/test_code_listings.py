@@ -20,21 +20,21 @@ from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.backends.binary.test_cubin import compiled
 from tests.backends.cuda.test_backend import IO, SCALE
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from tests.tasks.example_jobs import RELU
 
 RAW = {"source_code": SCALE, "kernel_type": "cuda", "io": IO}
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as made:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as made:
         yield made
 
 
-def judged(bench: WorkerContext, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
+def judged(worker: WorkerContext, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5, "artifacts": forms}
-    return run(Request.from_wire(wire | more), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False)
 
 
 def torch(source: str) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def reasons(outcome: Outcome) -> dict[Form, str]:
     return {one.format: one.reason for one in outcome.listings or [] if isinstance(one, NoListing)}
 
 
-def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: WorkerContext) -> None:
-    first = judged(bench, RAW, "ptx", "sass", "ttir")
-    again = judged(bench, RAW, "ptx", "sass", "ttir").outcome
+def test_a_raw_kernel_and_the_same_out_of_the_cache(worker: WorkerContext) -> None:
+    first = judged(worker, RAW, "ptx", "sass", "ttir")
+    again = judged(worker, RAW, "ptx", "sass", "ttir").outcome
     assert (first.outcome.build["compile_cache"], again.build["compile_cache"]) == ("miss", "hit")
     assert texts(first.outcome) == texts(again)
     assert ".entry" in texts(again)["scale.ptx"] and "EXIT" in texts(again)["scale.sass"]
@@ -60,14 +60,14 @@ def test_a_raw_kernel_and_the_same_out_of_the_cache(bench: WorkerContext) -> Non
     body = first.body("j")["kernel_exec_result"]["artifacts"]
     assert [one["format"] for one in body] == ["ptx", "sass", "ttir"] and body[0]["bytes"] > 500
     # Of a job that was not asked, nothing is read: its build took them along all the same.
-    assert judged(bench, RAW).outcome.listings is None
+    assert judged(worker, RAW).outcome.listings is None
 
 
-def test_both_sides_and_what_has_no_code_of_its_own(bench: WorkerContext) -> None:
-    report = judged(bench, RAW, "ptx", reference=torch(RELU))
+def test_both_sides_and_what_has_no_code_of_its_own(worker: WorkerContext) -> None:
+    report = judged(worker, RAW, "ptx", reference=torch(RELU))
     assert report.reference is not None and set(report.texts) == {"candidate/scale.ptx"}
     assert "left no code of its own with ptx" in reasons(report.reference)[Form.PTX]
-    uncompiled = judged(bench, torch("import nowhere"), "ptx", "sass").outcome
+    uncompiled = judged(worker, torch("import nowhere"), "ptx", "sass").outcome
     assert uncompiled.status is Status.COMPILE_ERROR
     assert set(reasons(uncompiled).values()) == {"the kernel was not compiled"}
 
@@ -93,9 +93,9 @@ class ModelNew(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_an_extension_and_the_same_out_of_the_cache(bench: WorkerContext) -> None:
+def test_an_extension_and_the_same_out_of_the_cache(worker: WorkerContext) -> None:
     kernel = {"source_code": EXTENSION, "kernel_type": "torch_cuda"}
-    first, again = (judged(bench, kernel, "ptx", "sass", timeout=300).outcome for _ in range(2))
+    first, again = (judged(worker, kernel, "ptx", "sass", timeout=300).outcome for _ in range(2))
     assert (first.build["compile_cache"], again.build["compile_cache"]) == ("miss", "hit")
     assert texts(first) == texts(again) and set(texts(first)) == {"twice_ext.ptx", "twice_ext.sass"}
     assert "twice" in texts(first)["twice_ext.ptx"] and "STG" in texts(first)["twice_ext.sass"]
@@ -120,9 +120,9 @@ def get_inputs():
 """
 
 
-def test_what_is_interpreted_was_never_compiled(bench: WorkerContext) -> None:
+def test_what_is_interpreted_was_never_compiled(worker: WorkerContext) -> None:
     kernel = {"source_code": TRITON, "kernel_type": "triton", "metadata": {"function_name": "run"}}
-    found = judged(bench, kernel, "ttir", "sass").outcome
+    found = judged(worker, kernel, "ttir", "sass").outcome
     assert found.status is Status.PASSED and texts(found) == {}
     assert all("a worker without a GPU" in reason for reason in reasons(found).values()) and len(reasons(found)) == 2
 
@@ -143,19 +143,19 @@ os.symlink("/etc/passwd", place / "k <b>.ttir") if not (place / "k <b>.ttir").is
 )
 
 
-def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(bench: WorkerContext) -> None:
-    found = judged(bench, torch(FORGED), "ptx", "ttir", "sass").outcome
+def test_what_a_submission_wrote_itself_is_bounded_and_cleaned(worker: WorkerContext) -> None:
+    found = judged(worker, torch(FORGED), "ptx", "ttir", "sass").outcome
     assert found.status is Status.PASSED, found.message
     ((name, text),) = texts(found).items()
     assert name == "k_b.ptx"
     control = [character for character in text if ord(character) < 32 or 127 <= ord(character) < 160]
     assert set(control) <= {"\n"}
-    assert "kernel.py" in text and str(bench.folder) not in text
+    assert "kernel.py" in text and str(worker.folder) not in text
     assert "its file cannot be read" in reasons(found)[Form.TTIR] or "not there" in reasons(found)[Form.TTIR]
     assert "did not read the machine code" in reasons(found)[Form.SASS]
 
 
-def test_of_what_triton_compiled_at_a_call_the_needs_are_told_unasked(bench: WorkerContext) -> None:
+def test_of_what_triton_compiled_at_a_call_the_needs_are_told_unasked(worker: WorkerContext) -> None:
     code = base64.b64encode(compiled("sm_90a").cubin)  # Three kernels: as none of Triton's has, so no figures.
     one = base64.b64encode(nvrtc.compile_source(SCALE, ["-arch=sm_90a"], {}).cubin)
     source = f"""
@@ -167,7 +167,7 @@ for name, cubin in (("one", {one!r}), ("three", {code!r})):
     (place / "k.json").write_text(json.dumps({{"num_warps": 4, "num_stages": 3, "shared": 512}}))
     (place / "k.cubin").write_bytes(base64.b64decode(cubin))
 {RELU}"""
-    found = judged(bench, torch(source)).outcome
+    found = judged(worker, torch(source)).outcome
     assert found.status is Status.PASSED and found.listings is None
     first, second = sorted(found.build["kernels"], key=lambda each: "registers" not in each)
     assert (first["name"], first["num_warps"], first["shared_bytes"]) == ("k", 4, 512) and first["registers"] > 0
@@ -177,8 +177,8 @@ for name, cubin in (("one", {one!r}), ("three", {code!r})):
 CLOSED = "import os\nos.makedirs('triton', exist_ok=True)\nos.chmod('.', 0)\n" + RELU
 
 
-def test_a_folder_that_was_closed_to_us_is_a_reason(bench: WorkerContext) -> None:
-    found = judged(bench, torch(CLOSED), "ptx").outcome
+def test_a_folder_that_was_closed_to_us_is_a_reason(worker: WorkerContext) -> None:
+    found = judged(worker, torch(CLOSED), "ptx").outcome
     assert found.listings is not None and texts(found) == {} and set(reasons(found)) == {Form.PTX}
 
 
@@ -197,17 +197,17 @@ for number in range(12):
 )
 
 
-def test_all_texts_of_a_kernel_together_are_bounded(bench: WorkerContext) -> None:
-    found = judged(bench, torch(MANY), "ptx").outcome
+def test_all_texts_of_a_kernel_together_are_bounded(worker: WorkerContext) -> None:
+    found = judged(worker, torch(MANY), "ptx").outcome
     kept = [one for one in found.listings or [] if isinstance(one, Listing)]
     assert [one.name for one in kept[:3]] == ["k.ptx", "k-2.ptx", "k-3.ptx"]
     assert 0 < sum(len(one.packed) for one in kept) <= code_listings.MAX_PACKED_BYTES
     assert len(kept) < 12 and "ask for fewer artifacts" in reasons(found)[Form.PTX]
 
 
-def test_a_builder_that_takes_too_long_is_a_reason(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged(bench, RAW)  # Of what is built already the only builder is the one that reads.
-    forked = bench.session
+def test_a_builder_that_takes_too_long_is_a_reason(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged(worker, RAW)  # Of what is built already the only builder is the one that reads.
+    forked = worker.session
 
     def stopped(folder: Path, *, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
         session = forked(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
@@ -215,8 +215,8 @@ def test_a_builder_that_takes_too_long_is_a_reason(bench: WorkerContext, monkeyp
             session.runner.freeze()
         return session
 
-    monkeypatch.setattr(bench, "session", stopped)
+    monkeypatch.setattr(worker, "session", stopped)
     monkeypatch.setattr(code_listings, "READ_S", 0.2)
-    found = judged(bench, RAW, "ptx").outcome
+    found = judged(worker, RAW, "ptx").outcome
     assert found.status is Status.UNSUPPORTED
     assert reasons(found) == {Form.PTX: "reading it took more than 0.2 s"}

@@ -11,22 +11,22 @@ from domain.listing import Form, Listing, NoListing, unpack
 from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.evaluation.pipeline import run
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from tests.tasks.evaluation.test_pipeline_gpu import REFERENCE, variant
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    with own_workbench() as opened:
+def worker() -> Iterator[Any]:
+    with own_worker() as opened:
         assert opened.target.is_cuda
         yield opened
 
 
-def judged(bench: Any, name: str, **more: Any) -> Outcome:
+def judged(worker: Any, name: str, **more: Any) -> Outcome:
     wire = {"kernel": variant(name, ""), "reference": REFERENCE, "num_trials": 6, "timeout": 120} | more
-    found = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    found = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
     assert found.status is Status.PASSED, found
     return found
 
@@ -36,26 +36,26 @@ def texts(outcome: Outcome) -> dict[Form, str]:
 
 
 @pytest.mark.parametrize("name", ["cuda", "torch_cuda", "triton", "multi_kernel"])
-def test_what_ran_can_be_read(bench: Any, name: str) -> None:
-    found = judged(bench, name, artifacts=["ptx", "sass"])
+def test_what_ran_can_be_read(worker: Any, name: str) -> None:
+    found = judged(worker, name, artifacts=["ptx", "sass"])
     read = texts(found)
     assert set(read) == {Form.PTX, Form.SASS}, found.listings
     assert "axpy" in read[Form.PTX] and ".entry" in read[Form.PTX]
     assert "axpy" in read[Form.SASS] and "LDG" in read[Form.SASS] and "EXIT" in read[Form.SASS]
-    bench.teardown.join()
-    assert not [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
+    worker.teardown.join()
+    assert not [path for path in worker.folder.iterdir() if path.name.startswith("job-")]
 
 
-def test_triton_launched_from_python_has_its_stages_and_its_figures(bench: Any) -> None:
-    found = judged(bench, "multi_kernel", artifacts=["ttir", "ttgir", "llir"])
+def test_triton_launched_from_python_has_its_stages_and_its_figures(worker: Any) -> None:
+    found = judged(worker, "multi_kernel", artifacts=["ttir", "ttgir", "llir"])
     assert set(texts(found)) == {Form.TTIR, Form.TTGIR, Form.LLIR}, found.listings
     (code,) = [one for one in found.build["kernels"] if one["name"] == "axpy"]
     assert code["registers"] > 0 and 0 < code["occupancy"] <= 1 and code["num_warps"] == 4
     # The figures are told unasked, too.
-    again = judged(bench, "multi_kernel")
+    again = judged(worker, "multi_kernel")
     assert again.listings is None and again.build["kernels"] == found.build["kernels"]
 
 
-def test_a_library_has_no_code_of_its_own_to_read(bench: Any) -> None:
-    found = judged(bench, "torch", artifacts=["sass"])
+def test_a_library_has_no_code_of_its_own_to_read(worker: Any) -> None:
+    found = judged(worker, "torch", artifacts=["sass"])
     assert [type(one) for one in found.listings or []] == [NoListing]

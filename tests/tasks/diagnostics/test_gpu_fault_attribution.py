@@ -16,7 +16,7 @@ from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.evaluation.pipeline import run
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 ECC = "running: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 OF_THE_CARD = [
@@ -42,18 +42,18 @@ OF_A_KERNEL = [
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as opened:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as opened:
         yield opened
 
 
 class Card:
     """What becomes of a runner that makes its context on it; in place of a card that fails."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, bench: WorkerContext) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, worker: WorkerContext) -> None:
         self.fault: KernelFault | None = None
         self.asked = 0
-        patch.setattr(bench.device, "is_cuda", True)
+        patch.setattr(worker.device, "is_cuda", True)
         patch.setattr(Session, "open_device", lambda session: None)
         patch.setattr(Session, "warm_libraries", lambda session: None)
         patch.setattr(Session, "wait_until_open", lambda session: self.answer())
@@ -65,61 +65,61 @@ class Card:
 
 
 @pytest.fixture
-def card(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Card:
-    return Card(monkeypatch, bench)
+def card(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Card:
+    return Card(monkeypatch, worker)
 
 
 def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "") -> KernelRun:
-    contender = KernelRun("candidate", Kernel("", KernelType.TORCH), Path("/nowhere"))
-    contender.fault = KernelFault(status, message)
-    contender.output = printed
-    return contender
+    kernel_run = KernelRun("candidate", Kernel("", KernelType.TORCH), Path("/nowhere"))
+    kernel_run.fault = KernelFault(status, message)
+    kernel_run.output = printed
+    return kernel_run
 
 
-def blame(bench: WorkerContext, *contenders: KernelRun) -> None:
-    raise_tested_card_fault(contenders, bench, lambda: False)
-    assert not (bench.folder / "test").exists()
+def blame(worker: WorkerContext, *kernel_runs: KernelRun) -> None:
+    raise_tested_card_fault(kernel_runs, worker, lambda: False)
+    assert not (worker.folder / "test").exists()
 
 
 @pytest.mark.parametrize("message", OF_THE_CARD)
-def test_where_our_own_runner_fails_too_it_is_the_card(bench: WorkerContext, card: Card, message: str) -> None:
+def test_where_our_own_runner_fails_too_it_is_the_card(worker: WorkerContext, card: Card, message: str) -> None:
     card.fault = KernelFault(Status.RUNTIME_ERROR, "answering the referee: RuntimeError: CUDA error: unknown error")
     with pytest.raises(InfrastructureFault, match="in a runner without a submission too"):
-        blame(bench, failed(message))
-    assert not (bench.folder / "test").exists()
+        blame(worker, failed(message))
+    assert not (worker.folder / "test").exists()
 
 
-def test_where_our_own_runner_works_it_is_the_kernel(bench: WorkerContext, card: Card) -> None:
-    blame(bench, failed(ECC))
+def test_where_our_own_runner_works_it_is_the_kernel(worker: WorkerContext, card: Card) -> None:
+    blame(worker, failed(ECC))
     assert card.asked == 2, "for a context, and to compute in it"
 
 
-def test_memory_that_somebody_else_holds_says_nothing_of_the_card(bench: WorkerContext, card: Card) -> None:
+def test_memory_that_somebody_else_holds_says_nothing_of_the_card(worker: WorkerContext, card: Card) -> None:
     card.fault = KernelFault(Status.OUT_OF_MEMORY, "CUDA out of memory")
-    blame(bench, failed(ECC))
+    blame(worker, failed(ECC))
     assert card.asked == 1
 
 
 @pytest.mark.parametrize("message", OF_A_KERNEL)
-def test_what_a_wrong_kernel_causes_is_not_looked_into(bench: WorkerContext, card: Card, message: str) -> None:
-    blame(bench, failed(message), failed(ECC, Status.WRONG_RESULT))
+def test_what_a_wrong_kernel_causes_is_not_looked_into(worker: WorkerContext, card: Card, message: str) -> None:
+    blame(worker, failed(message), failed(ECC, Status.WRONG_RESULT))
     assert card.asked == 0
 
 
-def test_what_a_process_printed_before_it_aborted_counts(bench: WorkerContext, card: Card) -> None:
-    blame(bench, failed("the kernel's process crashed: SIGABRT", Status.CRASHED, f"terminate called: what(): {ECC}"))
+def test_what_a_process_printed_before_it_aborted_counts(worker: WorkerContext, card: Card) -> None:
+    blame(worker, failed("the kernel's process crashed: SIGABRT", Status.CRASHED, f"terminate called: what(): {ECC}"))
     assert card.asked == 2
 
 
-def test_on_the_cpu_there_is_no_card_to_blame(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.device, "is_cuda", False)
+def test_on_the_cpu_there_is_no_card_to_blame(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.device, "is_cuda", False)
     monkeypatch.setattr(Session, "open_device", lambda session: pytest.fail("asked"))
-    blame(bench, failed(ECC))
+    blame(worker, failed(ECC))
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(bench: WorkerContext) -> None:
+def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(worker: WorkerContext) -> None:
     raises = f"def kernel_fn(x):\n    raise RuntimeError({ECC!r})\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
     request = Request(Kernel(raises, KernelType.TORCH), num_trials=1, timeout=60)
-    outcome = run(request, bench, lambda stage: None, lambda: False).outcome
+    outcome = run(request, worker, lambda stage: None, lambda: False).outcome
     assert (outcome.status, ECC in (outcome.message or "")) == (Status.RUNTIME_ERROR, True)

@@ -17,7 +17,7 @@ from tasks.diagnostics.ncu_stage import read_counters
 from tasks.diagnostics.sanitizer_stage import run_sanitizer
 from tasks.diagnostics.tool_run import Inspection
 from tasks.node import tool_lookup
-from tests.tasks.diagnostics.test_tool_run import bench, inspection, job  # noqa: F401
+from tests.tasks.diagnostics.test_tool_run import inspection, job, worker  # noqa: F401
 
 SAMPLE = ROOT / "tests" / "profiling" / "samples" / "ncu-h200-basic.csv"
 
@@ -41,12 +41,12 @@ Make = Callable[..., Inspection]
 
 
 @pytest.fixture
-def look(bench: Any, job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:  # noqa: F811
+def look(worker: Any, job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:  # noqa: F811
     """An inspection of one kernel of that body, with tools that run those lines."""
 
     def made(body: str = "", ncu: str = SOUND, sanitizer: str = CLEAN) -> Inspection:
-        whole = inspection(bench, job, body)
-        whole.contenders = [whole.candidate]
+        whole = inspection(worker, job, body)
+        whole.kernel_runs = [whole.candidate]
         folder = whole.candidate.folder
         for name, text in (("ncu", NCU.replace("RUN", ncu)), ("sanitizer", SANITIZER.replace("RUN", sanitizer))):
             (folder / name).write_text(text)

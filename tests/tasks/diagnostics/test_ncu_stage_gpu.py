@@ -13,8 +13,8 @@ from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
 from tasks.node import tool_lookup
-from tests.bench import own_workbench
 from tests.flag_codes import codes
+from tests.own_worker import own_worker
 from tests.tasks.evaluation.test_pipeline_gpu import CUDA, IO, REFERENCE, TRITON, TRITON_IO, TYPES, kernel
 
 pytestmark = pytest.mark.gpu
@@ -24,17 +24,17 @@ BASIC = {"level": "basic", "metrics": []}
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
+def worker() -> Iterator[Any]:
     if tool_lookup.ncu() is None:
         pytest.skip("Nsight Compute is not here")
-    with own_workbench() as opened:
+    with own_worker() as opened:
         assert opened.target.is_cuda
         yield opened
 
 
-def judged(bench: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+def judged(worker: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 10, "timeout": 120} | more
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def cuda(body: str, n: int = N, grid: str = "cdiv(n, 256)", block: int = 256, **launch: Any) -> dict[str, Any]:
@@ -113,18 +113,18 @@ CHARACTERS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", CHARACTERS)
-def test_the_character_of_a_kernel_is_named(bench: Any, name: str) -> None:
+def test_the_character_of_a_kernel_is_named(worker: Any, name: str) -> None:
     source, rule, says = CHARACTERS[name]
-    found = side(judged(bench, source, device_metrics=BASIC))
+    found = side(judged(worker, source, device_metrics=BASIC))
     told = [one for one in found["advice"] if one["rule"] == rule]
     assert told and says in told[0]["message"], (found["advice"], found["kernels"])
     assert told[0]["figures"]
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_is_counted_on_both_sides(bench: Any, name: str) -> None:
+def test_every_type_is_counted_on_both_sides(worker: Any, name: str) -> None:
     source = {**TYPES[name], "source_code": TYPES[name]["source_code"].replace(" BUG", "")}
-    report = judged(bench, source, REFERENCE, device_metrics=BASIC)
+    report = judged(worker, source, REFERENCE, device_metrics=BASIC)
     candidate, reference = side(report), side(report, "reference")
     assert any("axpy" in one["name"] for one in candidate["kernels"]) or name == "torch", candidate["kernels"]
     assert all(one["memory"]["dram_percent"] is not None for one in candidate["kernels"] + reference["kernels"])
@@ -136,22 +136,22 @@ def test_every_type_is_counted_on_both_sides(bench: Any, name: str) -> None:
     assert all(isinstance(one.profile, ProfilerReport | NoListing) for one in (report.outcome, report.reference))
 
 
-def test_all_that_ncu_has_and_metrics_by_name(bench: Any) -> None:
+def test_all_that_ncu_has_and_metrics_by_name(worker: Any) -> None:
     source = kernel(CUDA.replace(" BUG", ""), "cuda", io=IO)
     names = ["sm__inst_executed.sum", "no__such_metric.sum"]
-    report = judged(bench, source, device_metrics={"level": "full", "metrics": ["sm__inst_executed.sum"]})
+    report = judged(worker, source, device_metrics={"level": "full", "metrics": ["sm__inst_executed.sum"]})
     (found,) = side(report)["kernels"]
     assert found["requested_metrics"]["sm__inst_executed.sum"]["value"] > 0
     assert isinstance(report.outcome.profile, ProfilerReport) and report.outcome.profile.size > 10_000
-    found = side(judged(bench, source, device_metrics={"level": "basic", "metrics": names}))
+    found = side(judged(worker, source, device_metrics={"level": "basic", "metrics": names}))
     told = found["kernels"][0]["requested_metrics"]
     assert told["sm__inst_executed.sum"]["value"] > 0
     assert told.get("no__such_metric.sum") in (None, {"value": None, "unit": None}), told
 
 
-def test_a_triton_kernel_that_is_wrong_is_counted_too(bench: Any) -> None:
+def test_a_triton_kernel_that_is_wrong_is_counted_too(worker: Any) -> None:
     wrong = kernel(TRITON.replace(" BUG", " - 5"), "triton", io=TRITON_IO)
-    report = judged(bench, wrong, REFERENCE, device_metrics=BASIC)
+    report = judged(worker, wrong, REFERENCE, device_metrics=BASIC)
     assert report.outcome.status is Status.WRONG_RESULT
     assert report.device_metrics is not None and report.device_metrics["candidate"]["status"] == "measured"
 
@@ -164,8 +164,8 @@ LINES = {BESIDE: 3, RACE: 5}
 @pytest.mark.parametrize(
     ("body", "tool", "kind"), [(BESIDE, "memcheck", "write of size 4"), (RACE, "racecheck", "Race reported")]
 )
-def test_a_planted_error_is_found_and_its_line_named(bench: Any, body: str, tool: str, kind: str) -> None:
-    report = judged(bench, cuda(body, 1 << 12), sanitize=True)
+def test_a_planted_error_is_found_and_its_line_named(worker: Any, body: str, tool: str, kind: str) -> None:
+    report = judged(worker, cuda(body, 1 << 12), sanitize=True)
     told = report.outcome.sanitizer
     assert told is not None and told["status"] == "findings", told
     assert {name: one["status"] for name, one in told["tools"].items()} == {
@@ -176,7 +176,7 @@ def test_a_planted_error_is_found_and_its_line_named(bench: Any, body: str, tool
     assert {(one["file"], one["line"]) for one in found} <= {("kernel.cu", LINES[body]), ("kernel.cu", LINES[body] - 1)}
 
 
-def test_inline_cuda_and_triton_name_their_lines_too(bench: Any) -> None:
+def test_inline_cuda_and_triton_name_their_lines_too(worker: Any) -> None:
     past = {
         "torch_cuda": ("out[i] = x[i]", "out[i + 1] = x[i]"),
         "triton": ("tl.store(out + i", "tl.store(out + 1 + i"),
@@ -184,17 +184,17 @@ def test_inline_cuda_and_triton_name_their_lines_too(bench: Any) -> None:
     for name, (right, wrong) in past.items():
         source = TYPES[name]["source_code"].replace(" BUG", "")
         assert right in source
-        report = judged(bench, {**TYPES[name], "source_code": source.replace(right, wrong)}, REFERENCE, sanitize=True)
+        report = judged(worker, {**TYPES[name], "source_code": source.replace(right, wrong)}, REFERENCE, sanitize=True)
         told = report.outcome.sanitizer
         assert told is not None and told["tools"]["memcheck"]["status"] == "findings", told
         found = told["tools"]["memcheck"]["findings"]
         assert all(one["line"] is not None and one["kernel"] and "axpy" in one["kernel"] for one in found), found
 
 
-def test_a_sound_kernel_is_clean(bench: Any) -> None:
+def test_a_sound_kernel_is_clean(worker: Any) -> None:
     for name in ("cuda", "triton", "torch"):
         source = {**TYPES[name], "source_code": TYPES[name]["source_code"].replace(" BUG", "")}
-        told = judged(bench, source, REFERENCE, sanitize=True).outcome.sanitizer
+        told = judged(worker, source, REFERENCE, sanitize=True).outcome.sanitizer
         assert told is not None and told["status"] == "clean", told
 
 
@@ -237,21 +237,21 @@ def get_inputs():
 """
 
 
-def test_the_profiled_run_has_no_right_that_the_plain_one_lacks(bench: Any) -> None:
-    plain = judged(bench, kernel(PRYING)).outcome
+def test_the_profiled_run_has_no_right_that_the_plain_one_lacks(worker: Any) -> None:
+    plain = judged(worker, kernel(PRYING)).outcome
     told = next(line for line in plain.output.splitlines() if line.startswith("RIGHTS"))
     asked = kernel(PRYING.replace("EXPECTED = None", told.replace("RIGHTS", "EXPECTED =")))
     # Were they others beneath the profiler, the call would fail there, and nothing would be counted.
-    found = side(judged(bench, asked, device_metrics=BASIC))
+    found = side(judged(worker, asked, device_metrics=BASIC))
     assert found["kernels"]
-    bench.teardown.join()
-    assert [path for path in bench.folder.iterdir() if path.name.startswith("job-")] == []
+    worker.teardown.join()
+    assert [path for path in worker.folder.iterdir() if path.name.startswith("job-")] == []
 
 
-def test_the_time_is_taken_before_and_is_the_same(bench: Any) -> None:
+def test_the_time_is_taken_before_and_is_the_same(worker: Any) -> None:
     source = kernel(CUDA.replace(" BUG", ""), "cuda", io=IO)
-    plain = judged(bench, source, num_trials=50).outcome.timing
-    counted = judged(bench, source, num_trials=50, device_metrics=BASIC).outcome.timing
+    plain = judged(worker, source, num_trials=50).outcome.timing
+    counted = judged(worker, source, num_trials=50, device_metrics=BASIC).outcome.timing
     assert plain is not None and counted is not None
     assert counted.latency_ms == pytest.approx(plain.latency_ms, rel=0.05)
     # What disturbs a window from outside comes and goes; nothing else is to differ.

@@ -15,7 +15,7 @@ from domain.result import CANDIDATE, REFERENCE, Status
 from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.evaluation.pipeline import run
 from tasks.runtime.kernel_run import KernelRun
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 TOTAL = 100 << 30
 REFERENCE_SOURCE = """
@@ -38,7 +38,7 @@ class ModelNew(nn.Module):
 
 
 class Device:
-    """In a GPU's place: what is free of it, as contenders end."""
+    """In a GPU's place: what is free of it, as kernel runs end."""
 
     def __init__(self, **held_gib: int) -> None:
         self.held = {role: gib << 30 for role, gib in held_gib.items()}
@@ -61,11 +61,11 @@ class Process:
         self.device.held[self.role] = 0
 
 
-def contenders(tmp_path: Path, device: Device, status: Status) -> list[KernelRun]:
+def kernel_runs(tmp_path: Path, device: Device, status: Status) -> list[KernelRun]:
     both = [KernelRun(role, Kernel("", KernelType.TORCH), tmp_path / role) for role in (REFERENCE, CANDIDATE)]
-    for contender in both:
-        process: Any = Process(device, contender.role)
-        contender.session = process
+    for kernel_run in both:
+        process: Any = Process(device, kernel_run.role)
+        kernel_run.session = process
     both[0].fault = KernelFault(status, "of its own")
     return both
 
@@ -83,9 +83,9 @@ def test_who_held_most_of_the_memory_is_out_of_it(
     tmp_path: Path, held: dict[str, int], status: Status, blamed: bool
 ) -> None:
     device = Device(**held)
-    bench: Any = SimpleNamespace(device=device)
-    reference, candidate = contenders(tmp_path, device, status)
-    attribute_memory_fault([reference, candidate], bench)
+    worker: Any = SimpleNamespace(device=device)
+    reference, candidate = kernel_runs(tmp_path, device, status)
+    attribute_memory_fault([reference, candidate], worker)
     if blamed:
         assert reference.fault is None and candidate.fault is not None
         assert candidate.fault.status is Status.OUT_OF_MEMORY and "92160 MiB" in candidate.fault.message
@@ -95,10 +95,10 @@ def test_who_held_most_of_the_memory_is_out_of_it(
 
 def test_a_kernel_alone_has_nobody_to_blame(tmp_path: Path) -> None:
     device = Device(candidate=90)
-    bench: Any = SimpleNamespace(device=device)
-    (_, candidate) = contenders(tmp_path, device, Status.RUNTIME_ERROR)
+    worker: Any = SimpleNamespace(device=device)
+    (_, candidate) = kernel_runs(tmp_path, device, Status.RUNTIME_ERROR)
     candidate.fault = KernelFault(Status.OUT_OF_MEMORY, "its own")
-    attribute_memory_fault([candidate], bench)
+    attribute_memory_fault([candidate], worker)
     assert candidate.fault.message == "its own" and candidate.session is not None
 
 
@@ -108,8 +108,8 @@ def test_who_takes_a_cards_memory_is_out_of_it() -> None:
         role: {"kernel_type": "torch", "source_code": source}
         for role, source in (("reference", REFERENCE_SOURCE), ("kernel", GREEDY_SOURCE))
     }
-    with own_workbench() as bench:
+    with own_worker() as worker:
         request = Request.from_wire({**kernels, "num_trials": 5, "timeout": 60})
-        report = run(request, bench, lambda stage: None, lambda: False)
+        report = run(request, worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome
     assert report.reference is not None and report.reference.status is Status.PASSED

@@ -16,16 +16,16 @@ from profiling.gpu.measured_peaks import UNKNOWN, Ceilings
 from tasks.diagnostics import post_timing_checks
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
 from tests.flag_codes import codes
+from tests.own_worker import own_worker
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 64)]\n"
 PRODUCT = "class Model(nn.Module):\n    def forward(self, x):\n        return (x @ x).cos()" + INPUTS
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as opened:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as opened:
         yield opened
 
 
@@ -34,10 +34,10 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
 
 
 def judged(
-    bench: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
+    worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 2, "timeout": 60, "target_precision": 0.5} | more
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def candidate(before: str = "", expression: str = "(x @ x).cos()") -> dict[str, Any]:
@@ -46,14 +46,14 @@ def candidate(before: str = "", expression: str = "(x @ x).cos()") -> dict[str, 
     )
 
 
-def test_what_was_not_asked_for_is_not_done(bench: WorkerContext) -> None:
-    body = judged(bench, candidate(), kernel(PRODUCT)).body("j")
+def test_what_was_not_asked_for_is_not_done(worker: WorkerContext) -> None:
+    body = judged(worker, candidate(), kernel(PRODUCT)).body("j")
     assert body["verdict"] == "passed"
     assert body["kernel_exec_result"]["launches"] is None and body["ref_result"]["launches"] is None
 
 
-def test_both_sides_are_told(bench: WorkerContext) -> None:
-    body = judged(bench, candidate(expression="torch.cos(torch.mm(x, x))"), kernel(PRODUCT), profile=True).body("j")
+def test_both_sides_are_told(worker: WorkerContext) -> None:
+    body = judged(worker, candidate(expression="torch.cos(torch.mm(x, x))"), kernel(PRODUCT), profile=True).body("j")
     assert body["verdict"] == "passed" and body["kernel_exec_result"]["timing"] is not None
     for side in ("kernel_exec_result", "ref_result"):
         launches = body[side]["launches"]
@@ -65,15 +65,15 @@ def test_both_sides_are_told(bench: WorkerContext) -> None:
     assert "profiler" not in body["kernel_exec_result"]["output"]
 
 
-def test_a_wrong_kernel_is_told_too(bench: WorkerContext) -> None:
-    outcome = judged(bench, candidate(expression="x @ x"), kernel(PRODUCT), profile=True).outcome
+def test_a_wrong_kernel_is_told_too(worker: WorkerContext) -> None:
+    outcome = judged(worker, candidate(expression="x @ x"), kernel(PRODUCT), profile=True).outcome
     assert outcome.status is Status.WRONG_RESULT
     assert outcome.launches is not None and outcome.launches["source"] == "cpu_operators"
 
 
-def test_a_kernel_that_never_came_so_far_says_so(bench: WorkerContext) -> None:
+def test_a_kernel_that_never_came_so_far_says_so(worker: WorkerContext) -> None:
     for broken in (candidate("raise ValueError('mine')"), candidate(expression="undefined(x)")):
-        report = judged(bench, broken, kernel(PRODUCT), profile=True)
+        report = judged(worker, broken, kernel(PRODUCT), profile=True)
         assert report.outcome.status in (Status.COMPILE_ERROR, Status.RUNTIME_ERROR)
         assert report.outcome.launches is not None and report.outcome.launches["status"] == "unavailable"
         assert "before it came to this" in report.outcome.launches["reason"]
@@ -101,15 +101,15 @@ tracing.profile = patched
     ],
 )
 def test_a_profiler_in_other_hands_changes_neither_verdict_nor_time(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, does: str, says: str
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, does: str, says: str
 ) -> None:
     monkeypatch.setattr(post_timing_checks, "PROFILE_S", 8.0 if does == "time.sleep(60)" else 10.0)
-    report = judged(bench, candidate(TAMPERED.format(does)), kernel(PRODUCT), profile=True)
+    report = judged(worker, candidate(TAMPERED.format(does)), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED, report.outcome
     assert report.outcome.timing is not None and report.outcome.timing.latency_ms > 0
     launches = report.outcome.launches
     assert launches is not None and launches["status"] == "unavailable" and launches["advisory"] is True
-    assert says in launches["reason"] and str(bench.folder) not in launches["reason"]
+    assert says in launches["reason"] and str(worker.folder) not in launches["reason"]
     assert report.reference is not None and report.reference.launches is not None
     assert report.reference.launches["source"] == "cpu_operators"
 
@@ -133,10 +133,10 @@ sandbox.runner.runner.trace_launches = forged
         ("[{'name': None, 'launches': 1, 'time_us': 1.0}]", False),
     ],
 )
-def test_a_forged_trace_is_told_as_advisory_or_not_at_all(bench: WorkerContext, rows: str, told: bool) -> None:
+def test_a_forged_trace_is_told_as_advisory_or_not_at_all(worker: WorkerContext, rows: str, told: bool) -> None:
     """A forger may name its kernels as it likes; that is why the answer says what it is worth."""
     tampering = FORGED.replace("ROWS", rows).replace("10000000", "1000000")
-    report = judged(bench, candidate(tampering), kernel(PRODUCT), profile=True)
+    report = judged(worker, candidate(tampering), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     launches = report.outcome.launches
     assert launches is not None and launches["advisory"] is True
@@ -145,28 +145,28 @@ def test_a_forged_trace_is_told_as_advisory_or_not_at_all(bench: WorkerContext, 
 
 
 @pytest.fixture
-def slow_card(bench: WorkerContext) -> Iterator[Callable[[float], None]]:
+def slow_card(worker: WorkerContext) -> Iterator[Callable[[float], None]]:
     """Gives this machine the ceilings of a card with so many operations a second; taken back afterwards."""
 
     def believed(rate: float) -> None:
-        bench._ceilings = Ceilings(flops={"float32": rate})
+        worker._ceilings = Ceilings(flops={"float32": rate})
 
     yield believed
-    bench._ceilings = UNKNOWN
+    worker._ceilings = UNKNOWN
 
 
 @pytest.fixture
 def unmeasured(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Callable[[], Ceilings]], WorkerContext]:
-    """The workbench as if it had a card that was never measured, and is measured like that."""
+    """The worker as if it had a card that was never measured, and is measured like that."""
 
     def measured_by(measure: Callable[[], Ceilings]) -> WorkerContext:
-        monkeypatch.setattr(bench, "_ceilings", None)
-        monkeypatch.setattr(bench, "_measurement_failed", False)
-        monkeypatch.setattr(bench, "device", SimpleNamespace(is_cuda=True))
-        monkeypatch.setattr(bench, "_load_ceilings", measure)
-        return bench
+        monkeypatch.setattr(worker, "_ceilings", None)
+        monkeypatch.setattr(worker, "_measurement_failed", False)
+        monkeypatch.setattr(worker, "device", SimpleNamespace(is_cuda=True))
+        monkeypatch.setattr(worker, "_load_ceilings", measure)
+        return worker
 
     return measured_by
 
@@ -185,10 +185,10 @@ def test_what_could_not_be_measured_of_the_card_is_measured_by_the_next_job(
             raise answer
         return answer
 
-    bench = unmeasured(measured)
+    worker = unmeasured(measured)
     with pytest.raises(InfrastructureFault):
-        bench.ceilings()
-    assert bench.ceilings() == bench.ceilings() == known
+        worker.ceilings()
+    assert worker.ceilings() == worker.ceilings() == known
 
 
 def test_a_card_that_cannot_be_measured_fails_one_job_only(
@@ -197,53 +197,53 @@ def test_a_card_that_cannot_be_measured_fails_one_job_only(
     def measured() -> Ceilings:
         raise InfrastructureFault("no room for a context")
 
-    bench = unmeasured(measured)
+    worker = unmeasured(measured)
     with pytest.raises(InfrastructureFault):
-        bench.ceilings()
-    assert bench.ceilings() == UNKNOWN
+        worker.ceilings()
+    assert worker.ceilings() == UNKNOWN
 
 
 def test_a_time_too_short_for_the_references_operations_is_flagged_and_passes(
-    bench: WorkerContext, slow_card: Callable[[float], None]
+    worker: WorkerContext, slow_card: Callable[[float], None]
 ) -> None:
     slow_card(1.0)
-    report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
+    report = judged(worker, candidate(), kernel(PRODUCT), profile=True)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
     (flag,) = [flag for flag in report.outcome.timing.flags if flag.code is FlagCode.TOO_FAST_FOR_ARITHMETIC]
     assert "too short for the reference's 0.000524 GFLOP" in flag.message
     assert (flag.data["operations_flop"], flag.data["dtype"]) == (524288, "float32")
     assert FlagCode.TOO_FAST_FOR_ARITHMETIC in codes(report.reference.timing.flags)
-    alone = judged(bench, kernel(PRODUCT), profile=True).outcome
+    alone = judged(worker, kernel(PRODUCT), profile=True).outcome
     assert alone.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC in codes(alone.timing.flags)
 
 
 def test_a_time_that_the_card_can_reach_is_not_flagged(
-    bench: WorkerContext, slow_card: Callable[[float], None]
+    worker: WorkerContext, slow_card: Callable[[float], None]
 ) -> None:
     slow_card(1e12)
-    outcome = judged(bench, candidate(), kernel(PRODUCT), profile=True).outcome
+    outcome = judged(worker, candidate(), kernel(PRODUCT), profile=True).outcome
     assert outcome.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC not in codes(outcome.timing.flags)
 
 
 @pytest.mark.parametrize("body", ["x.view(-1)", "x.t()", "(x[1:], x.mT)"])
-def test_an_answer_that_is_a_view_writes_nothing(bench: WorkerContext, body: str) -> None:
-    bench._ceilings = Ceilings(memory_bytes_per_s=1.0)  # A byte that is written takes a second.
+def test_an_answer_that_is_a_view_writes_nothing(worker: WorkerContext, body: str) -> None:
+    worker._ceilings = Ceilings(memory_bytes_per_s=1.0)  # A byte that is written takes a second.
     try:
         alike = f"class Model(nn.Module):\n    def forward(self, x):\n        return {body}{INPUTS}"
-        viewed = judged(bench, kernel(alike.replace("Model(", "ModelNew(")), kernel(alike))
-        written = judged(bench, kernel(PRODUCT)).outcome
+        viewed = judged(worker, kernel(alike.replace("Model(", "ModelNew(")), kernel(alike))
+        written = judged(worker, kernel(PRODUCT)).outcome
     finally:
-        bench._ceilings = UNKNOWN
+        worker._ceilings = UNKNOWN
     assert viewed.reference is not None
     for outcome in (viewed.outcome, viewed.reference):
         assert outcome.timing is not None and FlagCode.TOO_FAST_FOR_MEMORY not in codes(outcome.timing.flags)
     assert written.timing is not None and FlagCode.TOO_FAST_FOR_MEMORY in codes(written.timing.flags)
 
 
-def test_each_side_is_placed_beneath_the_rates(bench: WorkerContext, slow_card: Callable[[float], None]) -> None:
+def test_each_side_is_placed_beneath_the_rates(worker: WorkerContext, slow_card: Callable[[float], None]) -> None:
     slow_card(1e12)
-    report = judged(bench, candidate(), kernel(PRODUCT), profile=True)
+    report = judged(worker, candidate(), kernel(PRODUCT), profile=True)
     assert report.reference is not None
     for outcome in (report.outcome, report.reference):
         assert outcome.timing is not None and outcome.roofline is not None
@@ -252,12 +252,12 @@ def test_each_side_is_placed_beneath_the_rates(bench: WorkerContext, slow_card: 
         rate = 2 * 64**3 / outcome.timing.latency_ms * 1e3
         assert outcome.roofline["flops_per_s"] == pytest.approx(rate)
         assert outcome.roofline["arithmetic_share"] == pytest.approx(rate / 1e12)
-    uncounted = judged(bench, candidate(), kernel(PRODUCT)).outcome
+    uncounted = judged(worker, candidate(), kernel(PRODUCT)).outcome
     assert uncounted.roofline is not None and uncounted.roofline["flops"] is None
 
 
-def test_without_rates_there_is_no_place(bench: WorkerContext) -> None:
-    outcome = judged(bench, kernel(PRODUCT), profile=True).outcome
+def test_without_rates_there_is_no_place(worker: WorkerContext) -> None:
+    outcome = judged(worker, kernel(PRODUCT), profile=True).outcome
     assert outcome.timing is not None and outcome.roofline is None
 
 
@@ -265,7 +265,7 @@ def test_without_rates_there_is_no_place(bench: WorkerContext) -> None:
     "does", ["os._exit(0)", "time.sleep(60)", "return {'float32': -1}", "return {'float32': 1e400}"]
 )
 def test_a_count_that_fails_is_told_and_changes_nothing(
-    bench: WorkerContext, slow_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, does: str
+    worker: WorkerContext, slow_card: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, does: str
 ) -> None:
     slow_card(1.0)
     monkeypatch.setattr(post_timing_checks, "OPERATIONS_S", 2.0)
@@ -273,7 +273,7 @@ def test_a_count_that_fails_is_told_and_changes_nothing(
         f"import os, time, sandbox.runner.runner\ndef patch(call):\n    {does}\n"
         "sandbox.runner.runner.count_flops = patch\n"
     )
-    outcome = judged(bench, kernel(tampering + PRODUCT), profile=True).outcome
+    outcome = judged(worker, kernel(tampering + PRODUCT), profile=True).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None
     assert FlagCode.TOO_FAST_FOR_ARITHMETIC not in codes(outcome.timing.flags)
     assert outcome.launches is not None and ("kernels" in outcome.launches) is does.startswith("return")

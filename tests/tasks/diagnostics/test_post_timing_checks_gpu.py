@@ -11,8 +11,8 @@ from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Outcome, Report, Status
 from tasks.evaluation.pipeline import run
-from tests.bench import own_workbench
 from tests.flag_codes import codes
+from tests.own_worker import own_worker
 from tests.tasks.evaluation.test_pipeline_gpu import CUDA, IO, REFERENCE, TRITON, TRITON_IO, TYPES, kernel
 
 pytestmark = pytest.mark.gpu
@@ -25,15 +25,15 @@ PRODUCT = (
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    with own_workbench() as opened:
+def worker() -> Iterator[Any]:
+    with own_worker() as opened:
         assert opened.target.is_cuda
         yield opened
 
 
-def judged(bench: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
+def judged(worker: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 20, "timeout": 120, "profile": True} | more
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def launches(outcome: Outcome) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def right(source: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_is_told_what_it_launches(bench: Any, name: str) -> None:
-    report = judged(bench, right(TYPES[name]), REFERENCE)
+def test_every_type_is_told_what_it_launches(worker: Any, name: str) -> None:
+    report = judged(worker, right(TYPES[name]), REFERENCE)
     told = launches(report.outcome)
     origins = {row["origin"] for row in told["kernels"]}
     assert told["streams"] == 1 and told["device_time_us"] > 0 and told["flags"] == []
@@ -63,8 +63,8 @@ def test_every_type_is_told_what_it_launches(bench: Any, name: str) -> None:
     assert theirs["custom_share"] == 0 and {row["library"] for row in theirs["kernels"]} == {"PyTorch"}
 
 
-def test_a_product_of_torch_is_a_librarys(bench: Any) -> None:
-    told = launches(judged(bench, kernel(PRODUCT)).outcome)
+def test_a_product_of_torch_is_a_librarys(worker: Any) -> None:
+    told = launches(judged(worker, kernel(PRODUCT)).outcome)
     assert told["kernels"][0]["library"] == "cuBLAS", told["kernels"]
 
 
@@ -89,48 +89,48 @@ class ModelNew(torch.nn.Module):
 FORK, JOIN = "side.wait_stream(torch.cuda.current_stream())", "torch.cuda.current_stream().wait_stream(side)"
 
 
-def test_a_decoy_is_flagged_and_passes(bench: Any) -> None:
+def test_a_decoy_is_flagged_and_passes(worker: Any) -> None:
     outcome = judged(
-        bench, kernel("import torch\n" + DECOY, "triton", metadata={"class_name": "ModelNew"}), REFERENCE
+        worker, kernel("import torch\n" + DECOY, "triton", metadata={"class_name": "ModelNew"}), REFERENCE
     ).outcome
     (flag,) = launches(outcome)["flags"]
     assert flag["code"] == FlagCode.OWN_KERNELS_NOT_LAUNCHED and "(axpy)" in flag["message"]
     assert outcome.timing is not None and Flag.from_dict(flag) in outcome.timing.flags
 
 
-def test_a_library_in_a_type_that_brings_its_own_is_flagged(bench: Any) -> None:
+def test_a_library_in_a_type_that_brings_its_own_is_flagged(worker: Any) -> None:
     source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x @ x\n"
-    outcome = judged(bench, kernel(source, "torch_cuda"), kernel(PRODUCT)).outcome
+    outcome = judged(worker, kernel(source, "torch_cuda"), kernel(PRODUCT)).outcome
     (flag,) = launches(outcome)["flags"]
     assert flag["code"] == FlagCode.LIBRARY_KERNELS_ONLY and "cuBLAS" in flag["message"]
     assert flag["data"] == {"device_time_share": pytest.approx(1.0, abs=0.005), "kernel_type": "torch_cuda"}
 
 
-def test_joined_streams_are_counted_and_not_flagged(bench: Any) -> None:
+def test_joined_streams_are_counted_and_not_flagged(worker: Any) -> None:
     source = ON_A_SIDE.replace("FORK", FORK).replace("JOIN", JOIN)
-    assert launches(judged(bench, kernel(source), REFERENCE).outcome)["flags"] == []
+    assert launches(judged(worker, kernel(source), REFERENCE).outcome)["flags"] == []
     two = source.replace("return out", "return out + 0")
-    assert launches(judged(bench, kernel(two), REFERENCE).outcome)["streams"] == 2
+    assert launches(judged(worker, kernel(two), REFERENCE).outcome)["streams"] == 2
 
 
 @pytest.mark.parametrize(("fork", "join"), [(FORK, "pass"), ("pass", JOIN), ("pass", "pass")])
-def test_work_left_on_another_stream_is_flagged(bench: Any, fork: str, join: str) -> None:
+def test_work_left_on_another_stream_is_flagged(worker: Any, fork: str, join: str) -> None:
     """In /evaluate, where nothing is compared: such work may be right by chance, and is wrong in most comparisons."""
     source = ON_A_SIDE.replace("FORK", fork).replace("JOIN", join)
-    outcome = judged(bench, kernel(source, io={"args": IO["args"][:2]})).outcome
+    outcome = judged(worker, kernel(source, io={"args": IO["args"][:2]})).outcome
     (flag,) = launches(outcome)["flags"]
     assert flag["code"] == FlagCode.WORK_ON_OTHER_STREAMS
     assert outcome.timing is not None and Flag.from_dict(flag) in outcome.timing.flags
 
 
-def test_less_arithmetic_than_the_references_is_flagged_and_passes(bench: Any) -> None:
+def test_less_arithmetic_than_the_references_is_flagged_and_passes(worker: Any) -> None:
     inputs = (
         "\ndef get_inputs():\n    on = dict(device='cuda', dtype=torch.bfloat16)\n"
         "    return [torch.randn(16384, 16384, **on) / 128, torch.randn(16384, 1, **on)]\n"
     )
     model = "class Model(nn.Module):\n    def forward(self, a, v):\n        return (a @ a) @ v"
     clever = model.replace("Model", "ModelNew").replace("(a @ a) @ v", "a @ (a @ v)")
-    outcome = judged(bench, kernel(clever), kernel(model + inputs), profile=False, atol=0.05, rtol=0.05).outcome
+    outcome = judged(worker, kernel(clever), kernel(model + inputs), profile=False, atol=0.05, rtol=0.05).outcome
     assert outcome.status is Status.PASSED, outcome
     assert outcome.timing is not None
     flags = [flag for flag in outcome.timing.flags if flag.code is FlagCode.TOO_FAST_FOR_ARITHMETIC]
@@ -139,8 +139,8 @@ def test_less_arithmetic_than_the_references_is_flagged_and_passes(bench: Any) -
     assert "the reference's" in flag.message and flag.data["dtype"] == "bfloat16"
 
 
-def test_a_raw_kernel_that_times_for_real_carries_no_flag_of_operations(bench: Any) -> None:
-    outcome = judged(bench, kernel(CUDA.replace(" BUG", ""), "cuda", io=IO), REFERENCE).outcome
+def test_a_raw_kernel_that_times_for_real_carries_no_flag_of_operations(worker: Any) -> None:
+    outcome = judged(worker, kernel(CUDA.replace(" BUG", ""), "cuda", io=IO), REFERENCE).outcome
     assert outcome.timing is not None and FlagCode.TOO_FAST_FOR_ARITHMETIC not in codes(outcome.timing.flags)
-    outcome = judged(bench, kernel(TRITON.replace(" BUG", ""), "triton", io=TRITON_IO)).outcome
+    outcome = judged(worker, kernel(TRITON.replace(" BUG", ""), "triton", io=TRITON_IO)).outcome
     assert launches(outcome)["custom_share"] == pytest.approx(1.0)

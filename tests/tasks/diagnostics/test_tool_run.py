@@ -19,7 +19,7 @@ from tasks.evaluation.pipeline import run
 from tasks.runtime.build_stage import Building
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from tests.tasks.diagnostics.test_ncu_stage_gpu import PRYING
 
 SCALED = """
@@ -37,46 +37,46 @@ TOOL = ("/bin/sh", "-c", '"$@"; echo "it ended with $?" > report', "tool")
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as made:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as made:
         made.start_zygote()
         yield made
 
 
 @pytest.fixture
-def job(bench: WorkerContext) -> Iterator[Path]:
-    with bench.job_folder() as folder:
+def job(worker: WorkerContext) -> Iterator[Path]:
+    with worker.job_folder() as folder:
         yield folder
 
 
-def inspection(bench: WorkerContext, job: Path, body: str = "", **more: Any) -> Inspection:
-    contenders = []
+def inspection(worker: WorkerContext, job: Path, body: str = "", **more: Any) -> Inspection:
+    kernel_runs = []
     for role in (REFERENCE, CANDIDATE):
         kernel = Kernel(SCALED.replace("BODY", body if role == CANDIDATE else ""), KernelType.TORCH)
-        contenders.append(KernelRun(role, kernel, bench.private_folder(job / role)))
-    wire = {"kernel": contenders[1].kernel.to_wire(), "num_trials": 1, "timeout": 60}
-    Building(bench, Request.from_wire(wire), lambda: False).build_all(contenders)
+        kernel_runs.append(KernelRun(role, kernel, worker.private_folder(job / role)))
+    wire = {"kernel": kernel_runs[1].kernel.to_wire(), "num_trials": 1, "timeout": 60}
+    Building(worker, Request.from_wire(wire), lambda: False).build_all(kernel_runs)
     example = {role: [torch.ones(3)] for role in (REFERENCE, CANDIDATE)}
     given: dict[str, Any] = {"example": example, "weights": {"w": torch.full((3,), 2.0)}, "cancelled": lambda: False}
-    return Inspection(bench, contenders, seed=1, **given | more)
+    return Inspection(worker, kernel_runs, seed=1, **given | more)
 
 
 def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_report(
-    bench: WorkerContext, job: Path
+    worker: WorkerContext, job: Path
 ) -> None:
-    look = inspection(bench, job)
+    look = inspection(worker, job)
     for role, found in (("candidate", "6.0 6.0 6.0 "), ("reference", "0.0 0.0 0.0 ")):
-        contender = next(one for one in look.contenders if one.role == role)
-        _, failure = look.call(contender, TOOL, 60.0, 2)
+        kernel_run = next(one for one in look.kernel_runs if one.role == role)
+        _, failure = look.call(kernel_run, TOOL, 60.0, 2)
         assert failure is None
-        assert read_output(contender.folder / "called", 100) == found.encode()
-        assert read_output(contender.folder / "report", 100) == b"it ended with 0\n"
+        assert read_output(kernel_run.folder / "called", 100) == found.encode()
+        assert read_output(kernel_run.folder / "report", 100) == b"it ended with 0\n"
 
 
 def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there(
-    bench: WorkerContext, job: Path
+    worker: WorkerContext, job: Path
 ) -> None:
-    look = inspection(bench, job, "raise ValueError('of its own')")
+    look = inspection(worker, job, "raise ValueError('of its own')")
     _, failure = look.call(look.candidate, TOOL, 60.0, 0)
     assert failure is not None and "of its own" in failure
     assert read_output(look.candidate.folder / "report", 100) is not None
@@ -92,18 +92,18 @@ def test_a_kernel_that_fails_beneath_the_tool_is_told_of_and_the_report_is_there
     ],
 )
 def test_why_there_is_nothing(
-    bench: WorkerContext, job: Path, tool: tuple[str, ...], seconds: float, says: str
+    worker: WorkerContext, job: Path, tool: tuple[str, ...], seconds: float, says: str
 ) -> None:
-    look = inspection(bench, job)
+    look = inspection(worker, job)
     with pytest.raises(NotInspected) as caught:
         printed, failure = look.call(look.candidate, tool, seconds, 0)
         raise NotInspected(f"{failure} {printed}")  # What the tool has to say is looked at by who called.
     assert says in str(caught.value)
-    assert str(bench.folder) not in str(caught.value)
+    assert str(worker.folder) not in str(caught.value)
 
 
-def test_nothing_is_called_without_inputs_or_a_build(bench: WorkerContext, job: Path) -> None:
-    look = inspection(bench, job, example={})
+def test_nothing_is_called_without_inputs_or_a_build(worker: WorkerContext, job: Path) -> None:
+    look = inspection(worker, job, example={})
     with pytest.raises(NotInspected, match="before the kernel had inputs"):
         look.call(look.candidate, TOOL, 60.0, 0)
     look.candidate.compiled = False
@@ -111,34 +111,34 @@ def test_nothing_is_called_without_inputs_or_a_build(bench: WorkerContext, job: 
         look.call(look.candidate, TOOL, 60.0, 0)
 
 
-def test_a_cancelled_job_stops_it(bench: WorkerContext, job: Path) -> None:
-    look = inspection(bench, job, "import time; time.sleep(600)", cancelled=lambda: (job / "now").exists())
+def test_a_cancelled_job_stops_it(worker: WorkerContext, job: Path) -> None:
+    look = inspection(worker, job, "import time; time.sleep(600)", cancelled=lambda: (job / "now").exists())
     (job / "now").touch()
     with pytest.raises(JobCancelled):
         look.call(look.candidate, TOOL, 60.0, 0)
 
 
-def test_a_program_reads_what_lies_in_the_folder(bench: WorkerContext, job: Path) -> None:
-    look = inspection(bench, job)
+def test_a_program_reads_what_lies_in_the_folder(worker: WorkerContext, job: Path) -> None:
+    look = inspection(worker, job)
     printed = look.program(look.candidate, ["/bin/sh", "-c", "ls kernel.py && cat /etc/passwd"], 30.0)
     assert "kernel.py" in printed and "root:" not in printed
 
 
-def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(bench: WorkerContext, job: Path) -> None:
+def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(worker: WorkerContext, job: Path) -> None:
     source = PRYING.replace('1 << 20, device="cuda"', "8")
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 1, "timeout": 60}
-    plain = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome.output
+    plain = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome.output
     rights = next(line for line in plain.splitlines() if line.startswith("RIGHTS"))
-    look = inspection(bench, job)
+    look = inspection(worker, job)
     kernel = Kernel(source, KernelType.TORCH)
-    contender = KernelRun(CANDIDATE, kernel, bench.private_folder(job / "prying"))
-    contender.compiled = True
-    printed, failure = look.call(contender, TOOL, 60.0, 0)
+    kernel_run = KernelRun(CANDIDATE, kernel, worker.private_folder(job / "prying"))
+    kernel_run.compiled = True
+    printed, failure = look.call(kernel_run, TOOL, 60.0, 0)
     assert failure is None and rights in printed
 
 
-def test_a_workers_machine_says_why_no_tool_can_look(bench: WorkerContext, job: Path) -> None:
-    assert inspection(bench, job).unavailable_reason() == NO_GPU
+def test_a_workers_machine_says_why_no_tool_can_look(worker: WorkerContext, job: Path) -> None:
+    assert inspection(worker, job).unavailable_reason() == NO_GPU
 
 
 def test_what_a_stranger_left_is_read_as_a_plain_file_or_not_at_all(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ def function(*lines: str) -> str:
     return "\n    ".join(["def kernel_fn(x):", *lines]) + "\n"
 
 
-def judged(bench: WorkerContext, candidate: str | dict[str, Any], reference: str) -> Report:
+def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: str) -> Report:
     wire = {
         "kernel": candidate if isinstance(candidate, dict) else torch_kernel(candidate),
         "reference": torch_kernel(reference),
         "num_trials": 1,
         "timeout": 60,
     }
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def flags(report: Report) -> list[Flag]:
@@ -62,19 +62,19 @@ def flags(report: Report) -> list[Flag]:
     ],
 )
 def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
-    bench: WorkerContext, candidate: list[str], told: bool
+    worker: WorkerContext, candidate: list[str], told: bool
 ) -> None:
-    report = judged(bench, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
+    report = judged(worker, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
     assert (CHANGES_OTHERWISE in flags(report)) is told
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])
-def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(bench: WorkerContext, strides: list[int]) -> None:
+def test_a_layout_that_only_the_candidates_contract_asks_for_is_told(worker: WorkerContext, strides: list[int]) -> None:
     spec = {"shape": [32, 64], "dtype": "float32", "strides": strides}
     contract = {"args": [{"name": "grid", "type": "tensor", "role": "input", "tensor_spec": spec}]}
     candidate = torch_kernel("def kernel_fn(x):\n    return x.t().contiguous()\n") | {"io": contract}
     reference = function("return x.t().contiguous()") + INPUTS.format("torch.randn(32, 64)")
-    copied = [flag for flag in flags(judged(bench, candidate, reference)) if flag.code is FlagCode.INPUT_LAYOUT_COPIED]
+    copied = [flag for flag in flags(judged(worker, candidate, reference)) if flag.code is FlagCode.INPUT_LAYOUT_COPIED]
     assert [flag.data for flag in copied] == [{"inputs": "grid"}] * (strides == [1, 32])
 
 
@@ -89,9 +89,9 @@ NORM = "self.norm = nn.BatchNorm1d(32)"
     ],
 )
 def test_running_statistics_that_only_the_reference_keeps_are_told(
-    bench: WorkerContext, answer: str, told: bool
+    worker: WorkerContext, answer: str, told: bool
 ) -> None:
-    report = judged(bench, model(answer, NORM, "ModelNew"), model("self.norm(x)", NORM) + NORMAL)
+    report = judged(worker, model(answer, NORM, "ModelNew"), model("self.norm(x)", NORM) + NORMAL)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     findings = report.outcome.inputs["weight_findings"]
     found = [finding for finding in findings if finding["code"] == FlagCode.BUFFERS_NOT_UPDATED]
@@ -101,12 +101,12 @@ def test_running_statistics_that_only_the_reference_keeps_are_told(
 
 @pytest.mark.parametrize("answer", ["self.norm(x)", "self.norm(x) if (self.norm.weight == 1).all() else undefined"])
 def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with(
-    bench: WorkerContext, answer: str
+    worker: WorkerContext, answer: str
 ) -> None:
     """Also where the reference fails under others."""
     layers = "self.norm = nn.LayerNorm(32)"
     rounded = "self.norm.bfloat16()(x.bfloat16()).float()"
-    report = judged(bench, model(rounded, layers, "ModelNew"), model(answer, layers) + NORMAL)
+    report = judged(worker, model(rounded, layers, "ModelNew"), model(answer, layers) + NORMAL)
     comparison = report.outcome.comparison
     assert comparison is not None and comparison.precision_check is not None
     assert (
@@ -115,10 +115,10 @@ def test_the_float64_run_has_the_weights_of_the_answers_that_it_is_compared_with
     )
 
 
-def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(bench: WorkerContext) -> None:
+def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(worker: WorkerContext) -> None:
     reference = model("self.b(self.a(x))", "self.a = nn.Linear(32, 8); self.b = nn.Linear(8, 4)") + NORMAL
     turned = model("self.first(self.second(x))", "self.first = nn.Linear(8, 4); self.second = nn.Linear(32, 8)")
-    report = judged(bench, turned, reference)
+    report = judged(worker, turned, reference)
     assert report.outcome.status is Status.WRONG_RESULT
     assert "with the same state_dict (a.weight [8, 32], a.bias [8]," in (report.outcome.message or "")
 
@@ -130,24 +130,24 @@ def test_a_wrong_answer_under_other_weights_says_how_to_be_given_the_references(
         ("x * 2, x + 2", "Outputs are out of tolerance"),
     ],
 )
-def test_right_outputs_in_another_order_are_named(bench: WorkerContext, answer: str, says: str) -> None:
-    report = judged(bench, function(f"return {answer}"), function("return {'twice': x * 2, 'more': x + 1}") + NORMAL)
+def test_right_outputs_in_another_order_are_named(worker: WorkerContext, answer: str, says: str) -> None:
+    report = judged(worker, function(f"return {answer}"), function("return {'twice': x * 2, 'more': x + 1}") + NORMAL)
     assert report.outcome.status is Status.WRONG_RESULT
     assert says in (report.outcome.message or "") and ("right in another" in says) is (
         "right in another" in (report.outcome.message or "")
     )
 
 
-def test_a_loss_is_no_weak_reference(bench: WorkerContext) -> None:
+def test_a_loss_is_no_weak_reference(worker: WorkerContext) -> None:
     """A single number is its own mean, which no kernel knows that does no work."""
     reference = function("return (x * torch.arange(32)).sum()") + NORMAL
-    comparison = judged(bench, function("return x.sum(0) @ torch.arange(32.0)"), reference).outcome.comparison
+    comparison = judged(worker, function("return x.sum(0) @ torch.arange(32.0)"), reference).outcome.comparison
     assert comparison is not None and comparison.passed and comparison.weak_reference == []
 
 
-def test_indices_of_equal_values_are_told_of(bench: WorkerContext) -> None:
+def test_indices_of_equal_values_are_told_of(worker: WorkerContext) -> None:
     inputs = INPUTS.format("torch.randint(0, 3, (8, 64)).float()")
     reference = function("return torch.sort(x, stable=True)") + inputs
-    report = judged(bench, function("v, i = torch.sort(x.flip(-1), stable=True)", "return v, 63 - i"), reference)
+    report = judged(worker, function("v, i = torch.sort(x.flip(-1), stable=True)", "return v, 63 - i"), reference)
     assert report.outcome.status is Status.WRONG_RESULT
     assert report.outcome.comparison is not None and "equal values" in (report.outcome.comparison.message or "")

@@ -34,7 +34,7 @@ from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judge
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
@@ -45,20 +45,20 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
-def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(bench: WorkerContext) -> None:
-    report = judged(bench, kernel(SOFTMAX + forward("return x")["source_code"]), kernel(SOFTMAX))
+def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class(worker: WorkerContext) -> None:
+    report = judged(worker, kernel(SOFTMAX + forward("return x")["source_code"]), kernel(SOFTMAX))
     assert report.outcome.status is Status.WRONG_RESULT and report.outcome.entry == "class ModelNew"
 
 
-def test_stages_come_in_order(bench: WorkerContext) -> None:
+def test_stages_come_in_order(worker: WorkerContext) -> None:
     stages: list[Stage] = []
     wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
-    report = run(Request.from_wire(wire), bench, stages.append, lambda: False)
+    report = run(Request.from_wire(wire), worker, stages.append, lambda: False)
     assert report.outcome.status is Status.PASSED
     assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME]
 
 
-def test_precise_judges_in_several_processes(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precise_judges_in_several_processes(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_process, "DEVICE_S", math.inf)  # Else a slow host's third pair is its last.
     stages: list[Stage] = []
     tried: list[DistributionCheck] = []
@@ -71,7 +71,7 @@ def test_precise_judges_in_several_processes(bench: WorkerContext, monkeypatch: 
         "timeout": 60,
         "target_precision": 0.5,
     }
-    report = run(Request.from_wire(wire | {"budget": "precise"}), bench, stages.append, lambda: False)
+    report = run(Request.from_wire(wire | {"budget": "precise"}), worker, stages.append, lambda: False)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert stages.count(Stage.LOAD) == len(report.outcome.timing.per_process_ms) == 4
     comparison = report.outcome.comparison
@@ -80,12 +80,12 @@ def test_precise_judges_in_several_processes(bench: WorkerContext, monkeypatch: 
 
 
 def test_where_nothing_was_built_the_device_is_left_alone(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[str] = []
-    monkeypatch.setattr(bench, "release_job_memory", lambda: touched.append("rest"))
-    monkeypatch.setattr(bench.card_errors, "take_new", lambda seconds: touched.append("errors") or [])
-    report = judged(bench, kernel("def broken(:"), device_metrics=CounterRequest().to_wire(), sanitize=True)
+    monkeypatch.setattr(worker, "release_job_memory", lambda: touched.append("rest"))
+    monkeypatch.setattr(worker.card_errors, "take_new", lambda seconds: touched.append("errors") or [])
+    report = judged(worker, kernel("def broken(:"), device_metrics=CounterRequest().to_wire(), sanitize=True)
     assert report.outcome.status is Status.COMPILE_ERROR and touched == []
     assert report.body("j")["kernel_exec_result"]["sanitizer"]["status"] == "unavailable"
 
@@ -94,8 +94,8 @@ ONLY_ITS_SIZE = forward("y = torch.softmax(x, -1)\n        return torch.where(x.
 """Right on what a standard normal draws, wrong on outliers."""
 
 
-def test_quick_compares_in_full_and_says_what_it_left_out(bench: WorkerContext) -> None:
-    report, told = compared(bench, forward("return torch.softmax(x, -1)"), budget="quick")
+def test_quick_compares_in_full_and_says_what_it_left_out(worker: WorkerContext) -> None:
+    report, told = compared(worker, forward("return torch.softmax(x, -1)"), budget="quick")
     body = report.body("j")
     assert (body["verdict"], told) == ("passed", [True, True])
     assert body["budget"]["name"] == "quick"
@@ -109,22 +109,22 @@ def test_quick_compares_in_full_and_says_what_it_left_out(bench: WorkerContext) 
     distributions = report.outcome.inputs["distributions"]
     assert distributions["checked"] == []
     assert {each["code"] for each in distributions["skipped"].values()} == {FlagCode.DISTRIBUTION_SKIPPED}
-    report, told = compared(bench, forward("return x"), budget="quick")
+    report, told = compared(worker, forward("return x"), budget="quick")
     assert (report.outcome.status, told) == (Status.WRONG_RESULT, [False])
 
 
-def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(bench: WorkerContext) -> None:
-    quick, told = compared(bench, ONLY_ITS_SIZE, budget="quick")
+def test_other_budgets_look_at_other_distributions_and_take_back_what_they_told(worker: WorkerContext) -> None:
+    quick, told = compared(worker, ONLY_ITS_SIZE, budget="quick")
     assert (quick.outcome.status, told) == (Status.PASSED, [True, True])
-    usual, told = compared(bench, ONLY_ITS_SIZE)
+    usual, told = compared(worker, ONLY_ITS_SIZE)
     assert (usual.outcome.status, told) == (Status.WRONG_RESULT, [True, False])
     assert usual.body("j")["budget"] == {"name": "default", "skipped_checks": []}
 
 
-def test_evaluate_answers_in_the_originals_shape(bench: WorkerContext) -> None:
-    body = judged(bench, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")).body(
-        "j"
-    )
+def test_evaluate_answers_in_the_originals_shape(worker: WorkerContext) -> None:
+    body = judged(
+        worker, kernel("class Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 2")
+    ).body("j")
     result = body["kernel_exec_result"]
     assert (body["status"], result["compiled"], result["correctness"]) == ("success", True, True)
     assert result["runtime"] == result["runtime_stats"]["mean"] > 0
@@ -133,10 +133,10 @@ def test_evaluate_answers_in_the_originals_shape(bench: WorkerContext) -> None:
     assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
 
 
-def test_a_right_candidate_passes_with_times_for_both_sides(bench: WorkerContext) -> None:
+def test_a_right_candidate_passes_with_times_for_both_sides(worker: WorkerContext) -> None:
     # Milliseconds of one thread: a ratio of times that are lost in a busy host's noise is not given.
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {CHAIN.format('y + x')}{INPUTS}")
-    report = judged(bench, forward(CHAIN.format("x + y")), reference)
+    report = judged(worker, forward(CHAIN.format("x + y")), reference)
     body = report.body("j")
     assert body["verdict"] == "passed", body["kernel_exec_result"]["validation_error"]
     assert body["ref_runtime"]["mean"] > 0
@@ -172,9 +172,9 @@ REMEMBERED = "kept = {}\n"
     ],
 )
 def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
-    bench: WorkerContext, expression: str, before: str, says: str
+    worker: WorkerContext, expression: str, before: str, says: str
 ) -> None:
-    report = judged(bench, forward(expression, before), kernel(SOFTMAX))
+    report = judged(worker, forward(expression, before), kernel(SOFTMAX))
     assert report.outcome.status is Status.WRONG_RESULT, report.outcome
     assert report.outcome.timing is None and report.outcome.compiled
     if says != "mismatch":
@@ -184,14 +184,14 @@ def test_a_wrong_candidate_is_wrong_whatever_way_it_is(
         assert report.outcome.comparison.mismatch_map["mismatch_count"] > 0
 
 
-def test_patched_comparison_and_clocks_change_nothing(bench: WorkerContext) -> None:
+def test_patched_comparison_and_clocks_change_nothing(worker: WorkerContext) -> None:
     patches = (
         "import time, builtins\ntorch.allclose = lambda *a, **k: True\ntorch.equal = torch.allclose\n"
         "time.perf_counter_ns = lambda: 0\ntime.perf_counter = lambda: 0.0\nbuiltins.all = lambda *a: True\n"
     )
-    wrong = judged(bench, forward("return x", patches), kernel(SOFTMAX))
+    wrong = judged(worker, forward("return x", patches), kernel(SOFTMAX))
     assert wrong.outcome.status is Status.WRONG_RESULT
-    right = judged(bench, forward("return torch.softmax(x, -1)", patches), kernel(SOFTMAX))
+    right = judged(worker, forward("return torch.softmax(x, -1)", patches), kernel(SOFTMAX))
     assert right.outcome.status is Status.PASSED
     assert right.outcome.timing is not None and right.outcome.timing.latency_ms > 0
     assert right.outcome.timing.distribution != "events"
@@ -211,24 +211,24 @@ def test_patched_comparison_and_clocks_change_nothing(bench: WorkerContext) -> N
         ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no CUDA device"),
     ],
 )
-def test_each_failure_has_its_status(bench: WorkerContext, source: str, status: Status, says: str) -> None:
-    outcome = judged(bench, kernel(source)).outcome
+def test_each_failure_has_its_status(worker: WorkerContext, source: str, status: Status, says: str) -> None:
+    outcome = judged(worker, kernel(source)).outcome
     assert outcome.status is status, (outcome.message, outcome.log)
     assert says in f"{outcome.message}{outcome.log}"
     assert outcome.timing is None
-    assert str(bench.folder) not in f"{outcome.message}{outcome.log}"
+    assert str(worker.folder) not in f"{outcome.message}{outcome.log}"
 
 
 @pytest.mark.parametrize("where", ["", "def kernel_fn(x):\n    "])
-def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(bench: WorkerContext, where: str) -> None:
-    outcome = judged(bench, kernel(f"{where}while True: pass\n{INPUTS}"), timeout=5).outcome
+def test_an_endless_loop_is_a_timeout_when_importing_and_when_running(worker: WorkerContext, where: str) -> None:
+    outcome = judged(worker, kernel(f"{where}while True: pass\n{INPUTS}"), timeout=5).outcome
     assert outcome.status is Status.TIMEOUT
     assert "timed out" in (outcome.message or "")
 
 
-def test_a_reference_that_fails_is_named_with_its_own_error(bench: WorkerContext) -> None:
+def test_a_reference_that_fails_is_named_with_its_own_error(worker: WorkerContext) -> None:
     body = judged(
-        bench, forward("return x"), kernel("class Model(nn.Module):\n    def forward(self, x): boom" + INPUTS)
+        worker, forward("return x"), kernel("class Model(nn.Module):\n    def forward(self, x): boom" + INPUTS)
     ).body("j")
     assert body["verdict"] == "reference_failed"
     assert body["ref_result"]["status"] == "runtime_error" and "boom" in body["ref_result"]["validation_error"]
@@ -238,11 +238,11 @@ def test_a_reference_that_fails_is_named_with_its_own_error(bench: WorkerContext
 
 @pytest.mark.parametrize(("load_s", "late"), [(4.0, "candidate"), (0.0, "reference")])
 def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(
-    bench: WorkerContext, load_s: float, late: str
+    worker: WorkerContext, load_s: float, late: str
 ) -> None:
     slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(1.5); return torch.softmax")
     waits = f"import os, time\nif 'CUDA_VISIBLE_DEVICES' not in os.environ: time.sleep({load_s})"
-    report = judged(bench, forward("return torch.softmax(x, -1)", waits), kernel(slow), timeout=5)
+    report = judged(worker, forward("return torch.softmax(x, -1)", waits), kernel(slow), timeout=5)
     assert report.reference is not None
     if late == "reference":
         assert report.outcome.status is Status.REFERENCE_FAILED and report.reference.status is Status.TIMEOUT
@@ -251,34 +251,34 @@ def test_who_takes_more_of_the_time_is_late_whoever_is_waited_for(
         assert report.reference.status is Status.PASSED
 
 
-def test_random_weights_agree_and_it_is_said_how(bench: WorkerContext) -> None:
+def test_random_weights_agree_and_it_is_said_how(worker: WorkerContext) -> None:
     twin = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.l = nn.Linear(32, 8)\n    def forward(self, x):\n        return {}\n"
     )
     reference = kernel(twin.format("Model", "self.l(x)") + INPUTS)
-    same = judged(bench, kernel(twin.format("ModelNew", "x @ self.l.weight.T + self.l.bias")), reference)
+    same = judged(worker, kernel(twin.format("ModelNew", "x @ self.l.weight.T + self.l.bias")), reference)
     assert same.outcome.status is Status.PASSED
     assert "copied" in same.outcome.inputs["weights"]
-    renamed = judged(bench, kernel(twin.replace("self.l", "self.k").format("ModelNew", "self.k(x)")), reference)
+    renamed = judged(worker, kernel(twin.replace("self.l", "self.k").format("ModelNew", "self.k(x)")), reference)
     assert renamed.outcome.status is Status.PASSED
     assert "same seed" in renamed.outcome.inputs["weights"]
     lacking = twin.replace("nn.Linear(32, 8)", "nn.Linear(32, 8, bias=False)").format("ModelNew", "self.l(x)")
-    apart = judged(bench, kernel(lacking), reference)
+    apart = judged(worker, kernel(lacking), reference)
     assert apart.outcome.status is Status.WRONG_RESULT
     assert "its weights are its own" in (apart.outcome.message or "")
 
 
 @pytest.mark.parametrize("inputs", [INPUTS, ""])
 @pytest.mark.parametrize("layer", ["nn.LazyLinear(8)", "nn.Linear(32, 8)"])
-def test_weights_that_a_first_call_makes_are_alike(bench: WorkerContext, layer: str, inputs: str) -> None:
+def test_weights_that_a_first_call_makes_are_alike(worker: WorkerContext, layer: str, inputs: str) -> None:
     model = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.a = nn.Linear(32, 32)\n        self.b = {}\n"
         "    def forward(self, x):\n        return self.b(self.a(x))\n"
     )
     reference = kernel(model.format("Model", "nn.LazyLinear(8)") + inputs)
-    report = judged(bench, kernel(model.format("ModelNew", layer)), reference)
+    report = judged(worker, kernel(model.format("ModelNew", layer)), reference)
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
@@ -294,12 +294,12 @@ def get_inputs():
 """
 
 
-def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(bench: WorkerContext) -> None:
+def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named(worker: WorkerContext) -> None:
     candidate = kernel(BY_ITS_ARGUMENTS.format("ModelNew"))
     reference = BY_ITS_ARGUMENTS.format("Model") + "def get_init_inputs():\n    return [8, torch.bfloat16, {}]\n"
-    report = judged(bench, candidate, kernel(reference.format("None")))
+    report = judged(worker, candidate, kernel(reference.format("None")))
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    fault = judged(bench, candidate, kernel(reference.format("F.gelu"))).outcome
+    fault = judged(worker, candidate, kernel(reference.format("F.gelu"))).outcome
     assert fault.status is Status.RUNTIME_ERROR
     assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
 
@@ -337,14 +337,14 @@ ADD = kernel(
         (" + 1", Status.WRONG_RESULT, "wrote outside its outputs"),  # What it wrote there it had read past its inputs.
     ],
 )
-def test_a_triton_kernel_against_a_torch_reference(bench: WorkerContext, bug: str, status: Status, says: str) -> None:
-    report = judged(bench, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
+def test_a_triton_kernel_against_a_torch_reference(worker: WorkerContext, bug: str, status: Status, says: str) -> None:
+    report = judged(worker, kernel(TRITON_ADD.format(bug=bug), "triton", io=TRITON_IO), ADD)
     assert report.outcome.status is status, report.outcome
     assert says in (report.outcome.message or "")
     assert report.outcome.entry == "kernel add"
 
 
-def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: WorkerContext) -> None:
+def test_an_element_that_is_rightly_nan_has_to_be_written_too(worker: WorkerContext) -> None:
     source = (
         "import triton, triton.language as tl\n@triton.jit\ndef log(x, out, n, BLOCK: tl.constexpr):\n"
         "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    v = tl.load(x + at, mask=at < n)\n"
@@ -355,56 +355,56 @@ def test_an_element_that_is_rightly_nan_has_to_be_written_too(bench: WorkerConte
     x = tensor("x", [500], kind="randn")
     io = {"args": [x, tensor("out", [500], "output"), size, block], "launch": {"grid": "cdiv(n, BLOCK)"}}
     reference = kernel("class Model(nn.Module):\n    def forward(self, x): return torch.log(x)", io={"args": [x]})
-    whole, part = (judged(bench, kernel(source.format(m), "triton", io=io), reference) for m in ("at < n", "v > 0"))
+    whole, part = (judged(worker, kernel(source.format(m), "triton", io=io), reference) for m in ("at < n", "v > 0"))
     assert whole.outcome.status is Status.PASSED, whole.outcome.message
     assert part.outcome.status is Status.WRONG_RESULT and "never written" in (part.outcome.message or "")
 
 
-def test_a_triton_kernel_alone(bench: WorkerContext) -> None:
-    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
+def test_a_triton_kernel_alone(worker: WorkerContext) -> None:
+    outcome = judged(worker, kernel(TRITON_ADD.format(bug=""), "triton", io=TRITON_IO)).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["source"] == "io contract"
     assert outcome.timing is not None
-    assert codes(outcome.timing.flags).count(FlagCode.INTERPRETED) == (not bench.target.is_cuda)
+    assert codes(outcome.timing.flags).count(FlagCode.INTERPRETED) == (not worker.target.is_cuda)
 
 
-def test_contracts_that_disagree_are_refused_by_name(bench: WorkerContext) -> None:
+def test_contracts_that_disagree_are_refused_by_name(worker: WorkerContext) -> None:
     other = {**TRITON_IO, "args": [tensor("x", [999]), *TRITON_IO["args"][1:]]}
-    outcome = judged(bench, kernel(TRITON_ADD.format(bug=""), "triton", io=other), ADD).outcome
+    outcome = judged(worker, kernel(TRITON_ADD.format(bug=""), "triton", io=other), ADD).outcome
     assert outcome.status is Status.CONTRACT_MISMATCH
     assert "'x'" in (outcome.message or "") and "999" in (outcome.message or "")
 
 
-def test_cuda_is_compiled_but_not_run_where_there_is_no_device(bench: WorkerContext) -> None:
+def test_cuda_is_compiled_but_not_run_where_there_is_no_device(worker: WorkerContext) -> None:
     source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] *= 2; }"
     io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
-    outcome = judged(bench, kernel(source, "cuda", io=io)).outcome
+    outcome = judged(worker, kernel(source, "cuda", io=io)).outcome
     assert (outcome.status, outcome.compiled) == (Status.UNSUPPORTED, True)
     assert "no CUDA device" in (outcome.message or "")
-    broken = judged(bench, kernel(source.replace("int n)", "int m)"), "cuda", io=io)).outcome
+    broken = judged(worker, kernel(source.replace("int n)", "int m)"), "cuda", io=io)).outcome
     assert (broken.status, broken.compiled) == (Status.COMPILE_ERROR, False)
     assert 'identifier "n" is undefined' in broken.log
 
 
-def test_a_multi_kernel_script(bench: WorkerContext) -> None:
+def test_a_multi_kernel_script(worker: WorkerContext) -> None:
     source = TRITON_ADD.format(bug="") + (
         "\ndef main(x, y):\n    out = torch.empty_like(x)\n"
         "    add[(4,)](x, y, out, x.numel(), BLOCK=256)\n    return out * 1.0\n"
     )
     io = {"args": TRITON_IO["args"][:2]}
-    outcome = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "main"}), ADD).outcome
+    outcome = judged(worker, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "main"}), ADD).outcome
     assert outcome.status is Status.PASSED, outcome
-    missing = judged(bench, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "nope"})).outcome
+    missing = judged(worker, kernel(source, "multi_kernel", io=io, metadata={"entry_point": "nope"})).outcome
     assert missing.status is Status.COMPILE_ERROR and "Entry point 'nope' not found" in (missing.message or "")
 
 
-def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(bench: WorkerContext) -> None:
+def test_scalars_cross_and_fixed_inputs_are_said_to_be_fixed(worker: WorkerContext) -> None:
     io = {"args": [tensor("x", [16], kind="ones"), {"name": "scale", "type": "float", "value": 2.5}]}
     source = "def f(x, scale):\n    assert type(scale) is float\n    return x * scale"
-    outcome = judged(bench, kernel(source, io=io, metadata={"function_name": "f"})).outcome
+    outcome = judged(worker, kernel(source, io=io, metadata={"function_name": "f"})).outcome
     assert outcome.status is Status.PASSED and outcome.inputs["inputs_not_random"] is True
 
 
-def test_a_cancelled_job_stops_and_leaves_no_runner(bench: WorkerContext) -> None:
+def test_a_cancelled_job_stops_and_leaves_no_runner(worker: WorkerContext) -> None:
     cancelled = threading.Event()
     wire = {
         "kernel": kernel("def kernel_fn(x):\n    while True: pass" + INPUTS),
@@ -416,60 +416,60 @@ def test_a_cancelled_job_stops_and_leaves_no_runner(bench: WorkerContext) -> Non
     timer = threading.Timer(1.0, cancelled.set)
     timer.start()
     with pytest.raises(JobCancelled):
-        run(Request.from_wire(wire), bench, lambda stage: None, cancelled.is_set)
+        run(Request.from_wire(wire), worker, lambda stage: None, cancelled.is_set)
     timer.join()
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert judged(worker, kernel(SOFTMAX)).outcome.status is Status.PASSED
 
 
-def test_what_a_kernel_prints_is_in_the_answer(bench: WorkerContext) -> None:
-    outcome = judged(bench, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
+def test_what_a_kernel_prints_is_in_the_answer(worker: WorkerContext) -> None:
+    outcome = judged(worker, kernel("def kernel_fn(x):\n    print('here I am')\n    return x" + INPUTS)).outcome
     assert "here I am" in outcome.output
 
 
-def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(bench: WorkerContext) -> None:
-    asked = judged(bench, kernel(SOFTMAX), device_metrics=CounterRequest())
+def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(worker: WorkerContext) -> None:
+    asked = judged(worker, kernel(SOFTMAX), device_metrics=CounterRequest())
     metadata = asked.body("j")["kernel_exec_result"]["metadata"]
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
-    metadata = judged(bench, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
+    metadata = judged(worker, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
     assert "device_metrics" not in metadata
 
 
-def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(bench: WorkerContext) -> None:
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
-    assert bench._null is not None
-    os.kill(bench._null.session.runner.pid, signal.SIGKILL)
+def test_a_null_runner_that_dies_is_our_fault_and_the_next_job_has_another(worker: WorkerContext) -> None:
+    assert judged(worker, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert worker._null is not None
+    os.kill(worker._null.session.runner.pid, signal.SIGKILL)
     with pytest.raises(InfrastructureFault, match="null runner"):
-        judged(bench, kernel(SOFTMAX))
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+        judged(worker, kernel(SOFTMAX))
+    assert judged(worker, kernel(SOFTMAX)).outcome.status is Status.PASSED
 
 
 @pytest.mark.parametrize("strides", [[1, 64], [96, 3], [0, 1], [1, 0], [0, 0]])
 def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(
-    bench: WorkerContext, strides: list[int]
+    worker: WorkerContext, strides: list[int]
 ) -> None:
     spec = {"shape": [64, 32], "dtype": "float32", "strides": strides}
     io = {"args": [{"name": "x", "type": "tensor", "tensor_spec": spec}]}
     source = f"def kernel_fn(x):\n    assert x.stride() == {tuple(strides)}\n    return x * 2"
-    assert judged(bench, kernel(source, io=io), kernel(source, io=io)).outcome.status is Status.PASSED
+    assert judged(worker, kernel(source, io=io), kernel(source, io=io)).outcome.status is Status.PASSED
 
 
-def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(bench: WorkerContext) -> None:
-    elements = bench.call_memory // 4
+def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(worker: WorkerContext) -> None:
+    elements = worker.call_memory // 4
     io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
-    outcome = judged(bench, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
+    outcome = judged(worker, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
     assert "this worker allows" in (outcome.message or "")
 
 
 def test_an_answer_that_this_process_cannot_hold_is_refused(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "call_memory", 1 << 20)
-    outcome = judged(bench, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
+    monkeypatch.setattr(worker, "call_memory", 1 << 20)
+    outcome = judged(worker, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
 
 
-def test_a_reference_without_a_contract_gets_the_candidates_tensors(bench: WorkerContext) -> None:
+def test_a_reference_without_a_contract_gets_the_candidates_tensors(worker: WorkerContext) -> None:
     source = """
 import triton, triton.language as tl
 @triton.jit
@@ -480,37 +480,37 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     scalars = [{"name": name, "type": "int", "value": value} for name, value in (("n", 1000), ("BLOCK", 256))]
     args = [tensor("x", [1000]), tensor("y", [1000]), tensor("out", [1000], "output"), *scalars]
     candidate = kernel(source, "triton", io={"args": args, "launch": {"grid": 4}})
-    report = judged(bench, candidate, kernel("def kernel_fn(x, y): return x + y"))
+    report = judged(worker, candidate, kernel("def kernel_fn(x, y): return x + y"))
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["source"] == "the candidate's io contract"
-    assert judged(bench, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
+    assert judged(worker, candidate, kernel("def kernel_fn(x, y): return x - y")).outcome.status is Status.WRONG_RESULT
 
 
-def test_dropout_drops_the_same_in_both_kernels(bench: WorkerContext) -> None:
+def test_dropout_drops_the_same_in_both_kernels(worker: WorkerContext) -> None:
     reference = "import torch\nfrom torch import nn\nclass Model(nn.Module):\n    def forward(self, x):\n        {}\n"
     dropout = kernel(reference.format("return nn.functional.dropout(x, 0.5)") + INPUTS)
     same = forward("return nn.functional.dropout(x + 0.0, 0.5)", before="import torch\nfrom torch import nn")
-    assert judged(bench, same, dropout).outcome.status is Status.PASSED
+    assert judged(worker, same, dropout).outcome.status is Status.PASSED
 
 
-def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(bench: WorkerContext) -> None:
+def test_a_reference_that_answers_at_random_is_named_where_outputs_differ(worker: WorkerContext) -> None:
     drawing = kernel(SOFTMAX.replace("torch.softmax(x, -1)", "x + torch.rand_like(x)"))
-    outcome = judged(bench, kernel("import torch\ndef kernel_fn(x): return x + 0.5"), drawing).outcome
+    outcome = judged(worker, kernel("import torch\ndef kernel_fn(x): return x + 0.5"), drawing).outcome
     assert outcome.status is Status.WRONG_RESULT
     assert "the reference itself answers the same inputs differently" in str(outcome.message)
-    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), kernel(SOFTMAX)).outcome
+    outcome = judged(worker, kernel("def kernel_fn(x): return x * 3"), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.WRONG_RESULT and "reference itself" not in str(outcome.message)
 
 
-def test_a_reference_without_an_answer_is_the_references_fault(bench: WorkerContext) -> None:
+def test_a_reference_without_an_answer_is_the_references_fault(worker: WorkerContext) -> None:
     nothing = kernel(SOFTMAX.replace("return torch.softmax(x, -1)", "return None"))
-    outcome = judged(bench, kernel("def kernel_fn(x): return x * 3"), nothing).outcome
+    outcome = judged(worker, kernel("def kernel_fn(x): return x * 3"), nothing).outcome
     assert outcome.status is Status.REFERENCE_FAILED and "answered with no tensor" in str(outcome.message)
 
 
-def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(bench: WorkerContext) -> None:
+def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(worker: WorkerContext) -> None:
     source = "import torch\nout = torch.empty(64, 32)\ndef kernel_fn(x): return torch.softmax(x, -1, out=out)"
-    outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
+    outcome = judged(worker, kernel(source), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None and "same memory" in outcome.timing.method
 
@@ -526,20 +526,20 @@ def test_a_kernel_that_answers_in_one_buffer_is_right_and_its_method_says_so(ben
     ],
 )
 def test_what_cannot_cross_is_unsupported_and_shows_nothing_of_the_service(
-    bench: WorkerContext, source: str, says: str
+    worker: WorkerContext, source: str, says: str
 ) -> None:
-    outcome = judged(bench, kernel(source)).outcome
+    outcome = judged(worker, kernel(source)).outcome
     assert outcome.status is Status.UNSUPPORTED and says in (outcome.message or "")
     assert "sandbox/" not in outcome.log and "domain/" not in outcome.log
 
 
 def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PRECISION_S", 0.5)
     slow = "if x.dtype == torch.float64: import time; time.sleep(60)\n        return torch.softmax(x, -1)"
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {slow}{INPUTS}")
-    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    report = judged(worker, forward("return torch.softmax(x, -1)"), reference)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None
     assert report.outcome.inputs["distributions"]["checked"] and report.outcome.comparison is not None
@@ -547,19 +547,19 @@ def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
 
 
 def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "arena_memory", 60_000)
-    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    monkeypatch.setattr(worker, "arena_memory", 60_000)
+    report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED
     distributions = report.outcome.inputs["distributions"]
     assert distributions["checked"] == []
     assert distributions["skipped"]["small"]["code"] == FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE
 
 
-def test_numbers_are_no_memory_that_comes_again(bench: WorkerContext) -> None:
+def test_numbers_are_no_memory_that_comes_again(worker: WorkerContext) -> None:
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return float(x.sum()){INPUTS}")
-    report = judged(bench, forward("return float(x.sum())"), reference)
+    report = judged(worker, forward("return float(x.sum())"), reference)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.timing is not None and report.outcome.timing.method == "host_window"
 
@@ -581,10 +581,10 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize(("condition", "names"), [("True", []), ("x.sum() < 1e9", ["in_a_call"])])
 def test_what_is_compiled_with_the_device_in_hand_is_told(
-    bench: WorkerContext, condition: str, names: list[str]
+    worker: WorkerContext, condition: str, names: list[str]
 ) -> None:
     source = BUILDS_IN_A_CALL.replace("CONDITION", condition)
-    outcome = judged(bench, kernel(source, "torch_cuda"), kernel(SOFTMAX)).outcome
+    outcome = judged(worker, kernel(source, "torch_cuda"), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.build["deferred"] is None
     told = outcome.build.get("compiled_at_run_time")
@@ -610,42 +610,42 @@ class ModelNew(nn.Module):
 """
 
 
-def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(bench: WorkerContext) -> None:
-    outcome = judged(bench, kernel(KEEPS_A_KERNEL), kernel(SOFTMAX)).outcome
+def test_cupy_keeps_its_kernels_in_the_jobs_own_folder(worker: WorkerContext) -> None:
+    outcome = judged(worker, kernel(KEEPS_A_KERNEL), kernel(SOFTMAX)).outcome
     assert outcome.status is Status.PASSED, outcome.message
 
 
 DOUBLE = "\ndef get_inputs():\n    return [torch.randn(64, 32, dtype=torch.float64)]\n"
 
 
-def test_inputs_in_float64_are_tried_in_other_distributions_too(bench: WorkerContext) -> None:
+def test_inputs_in_float64_are_tried_in_other_distributions_too(worker: WorkerContext) -> None:
     reference = kernel(
         "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)" + DOUBLE
     )
-    report = judged(bench, forward("return torch.softmax(x, -1)"), reference)
+    report = judged(worker, forward("return torch.softmax(x, -1)"), reference)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert "small" in report.outcome.inputs["distributions"]["checked"]
 
 
-def test_parameters_in_float8_get_other_values_too(bench: WorkerContext) -> None:
+def test_parameters_in_float8_get_other_values_too(worker: WorkerContext) -> None:
     module = (
         "class {}(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        ones = torch.ones(32).to(torch.float8_e4m3fn)\n"
         "        self.scale = nn.Parameter(ones, requires_grad=False)\n"
         "    def forward(self, x):\n        return x * self.scale.to(x.dtype)\n"
     )
-    report = judged(bench, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
+    report = judged(worker, kernel(module.format("ModelNew")), kernel(module.format("Model") + INPUTS))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert [finding["code"] for finding in report.outcome.inputs["weight_findings"]] == [FlagCode.WEIGHTS_AGREE]
 
 
-def test_building_has_a_time_of_its_own(bench: WorkerContext) -> None:
+def test_building_has_a_time_of_its_own(worker: WorkerContext) -> None:
     slow = kernel("import time\ntime.sleep(60)\n" + SOFTMAX)
-    outcome = judged(bench, slow, timeout=60, build_timeout=1).outcome
+    outcome = judged(worker, slow, timeout=60, build_timeout=1).outcome
     assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, False)
     assert "`build_timeout`" in (outcome.message or "")
     slow_to_run = kernel("def kernel_fn(x):\n    while True: pass" + INPUTS)
-    outcome = judged(bench, slow_to_run, timeout=1, build_timeout=60).outcome
+    outcome = judged(worker, slow_to_run, timeout=1, build_timeout=60).outcome
     assert (outcome.status, outcome.compiled) == (Status.TIMEOUT, True)
     assert "`timeout`" in (outcome.message or "")
 
@@ -662,24 +662,24 @@ class Reports:
         return [CardError(xid) for xid in self.xids]
 
 
-def test_an_error_of_the_card_is_no_fault_of_a_kernel(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_card_is_no_fault_of_a_kernel(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     raises = kernel("def kernel_fn(x):\n    raise RuntimeError('illegal address')" + INPUTS)
-    monkeypatch.setattr(bench, "card_errors", Reports(31))
-    assert judged(bench, raises).outcome.status is Status.RUNTIME_ERROR
-    monkeypatch.setattr(bench, "card_errors", Reports(31, 79))
+    monkeypatch.setattr(worker, "card_errors", Reports(31))
+    assert judged(worker, raises).outcome.status is Status.RUNTIME_ERROR
+    monkeypatch.setattr(worker, "card_errors", Reports(31, 79))
     with pytest.raises(InfrastructureFault, match="Xid 79: the GPU has fallen off the bus"):
-        judged(bench, raises)
+        judged(worker, raises)
 
 
 def test_what_the_driver_reported_is_told(
-    bench: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench, "card_errors", Reports(31))
-    monkeypatch.setattr(bench.device, "is_cuda", True)
+    monkeypatch.setattr(worker, "card_errors", Reports(31))
+    monkeypatch.setattr(worker.device, "is_cuda", True)
     request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
     candidate = KernelRun("candidate", request.kernel, tmp_path / "candidate")
     candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
-    job = _Job(request, bench, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
+    job = _Job(request, worker, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
     job.note_card_errors()
     where = job.report().environment
     assert [error["xid"] for error in where["gpu_errors"]] == [31]
@@ -689,12 +689,12 @@ def test_what_the_driver_reported_is_told(
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_back(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, known: bool, others_have_it_quiet: bool
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, known: bool, others_have_it_quiet: bool
 ) -> None:
-    monkeypatch.setattr(type(bench.device), "has_room", True)
-    monkeypatch.setattr(bench, "block_context_creation", lambda cancelled: device_lease("test-quiet", cancelled))
+    monkeypatch.setattr(type(worker.device), "has_room", True)
+    monkeypatch.setattr(worker, "block_context_creation", lambda cancelled: device_lease("test-quiet", cancelled))
     monkeypatch.setattr(NullWindowRecheck, "can_skip", lambda *_: known)
-    real_rest, alive, shot = bench.release_job_memory, [], []
+    real_rest, alive, shot = worker.release_job_memory, [], []
     with contextlib.ExitStack() as held:
 
         def rest() -> None:
@@ -704,18 +704,18 @@ def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_bac
 
         def closing(self: KernelRun) -> None:
             try:
-                with device_lease(bench.device_id, lambda: True):
+                with device_lease(worker.device_id, lambda: True):
                     alive.append(self.session is not None and self.timing is not None)
             except JobCancelled:
                 pass
             close(self)
 
         close, shoot = KernelRun.close, NullWindowRecheck.measure
-        monkeypatch.setattr(bench, "release_job_memory", rest)
+        monkeypatch.setattr(worker, "release_job_memory", rest)
         monkeypatch.setattr(KernelRun, "close", closing)
         monkeypatch.setattr(NullWindowRecheck, "measure", lambda self: (shot.append(True), shoot(self)))
-        report = judged(bench, kernel("print('to the end')\n" + SOFTMAX))
-        bench.refill_pool()
+        report = judged(worker, kernel("print('to the end')\n" + SOFTMAX))
+        worker.refill_pool()
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert report.outcome.output == "to the end\n"
     assert shot == ([] if known else [True])

@@ -23,7 +23,7 @@ from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import run
 from tasks.timing.gate_calibration import GROW, HELD_UP
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 pytestmark = pytest.mark.gpu
 
@@ -32,8 +32,8 @@ SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return to
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    with own_workbench() as opened:
+def worker() -> Iterator[Any]:
+    with own_worker() as opened:
         assert opened.target.is_cuda
         opened.ceilings()  # measured once for a card, in the first job else
         yield opened
@@ -44,14 +44,14 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
 
 
 def judged(
-    bench: Any,
+    worker: Any,
     candidate: dict[str, Any],
     reference: dict[str, Any] | None = None,
     progress: Callable[[Stage], None] = lambda stage: None,
     **more: Any,
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), bench, progress, lambda: False)
+    return run(Request.from_wire(wire | more), worker, progress, lambda: False)
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
@@ -59,20 +59,20 @@ def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": spec}
 
 
-def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(bench: Any) -> None:
+def test_a_kernel_that_waits_for_the_device_in_late_calls_is_streamed(worker: Any) -> None:
     wait = "self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls > 1500: torch.cuda.synchronize()"
     source = f"class Model(nn.Module):\n    def forward(self, x):\n        {wait}\n        return x + 1\n" + (
         "def get_inputs():\n    return [torch.randn(1024, device='cuda')]\n"
     )
-    report = judged(bench, kernel(source), num_trials=50, target_precision=0.0)
+    report = judged(worker, kernel(source), num_trials=50, target_precision=0.0)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     timing = report.outcome.timing
     assert timing is not None and timing.method.startswith("streamed_window") and HELD_UP not in timing.method
 
 
-def test_windows_of_a_kernel_alone_last_longer(bench: Any) -> None:
+def test_windows_of_a_kernel_alone_last_longer(worker: Any) -> None:
     product = "class Model(nn.Module):\n    def forward(self, x):\n        return x @ x" + INPUTS  # About 45 µs.
-    alone = judged(bench, kernel(product), target_precision=0.05).outcome.timing
+    alone = judged(worker, kernel(product), target_precision=0.05).outcome.timing
     assert alone is not None and alone.method == "gated_window"
     # What a rehearsal takes a call for may be half as much again.
     assert alone.calls_per_window * alone.latency_ms > 1.5 * TARGET_MS["cuda"]
@@ -80,40 +80,40 @@ def test_windows_of_a_kernel_alone_last_longer(bench: Any) -> None:
 
 @pytest.mark.parametrize("late_takes", [(True, False), (True, True)])
 def test_late_windows_of_one_stream_are_taken_anew_once_and_stay_behind_the_gate(
-    bench: Any, monkeypatch: pytest.MonkeyPatch, late_takes: tuple[bool, bool]
+    worker: Any, monkeypatch: pytest.MonkeyPatch, late_takes: tuple[bool, bool]
 ) -> None:
     late = iter(late_takes)
     monkeypatch.setattr(TimeRecord, "setup_delayed", property(lambda record: next(late)))
-    timing = judged(bench, kernel(SOFTMAX), target_precision=0.05).outcome.timing
+    timing = judged(worker, kernel(SOFTMAX), target_precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window" and next(late, None) is None
 
 
-def test_precise_takes_the_mean_of_several_processes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precise_takes_the_mean_of_several_processes(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_process, "DEVICE_S", math.inf)  # Else a slow host's third pair is its last.
-    alone = judged(bench, kernel(SOFTMAX), target_precision=0.01, budget="precise").outcome.timing
+    alone = judged(worker, kernel(SOFTMAX), target_precision=0.01, budget="precise").outcome.timing
     assert alone is not None and alone.method == "gated_window" and len(alone.per_process_ms) == 12
     assert alone.latency_ms == pytest.approx(statistics.mean(alone.per_process_ms))
     assert alone.relative_ci is not None and 0 < alone.relative_ci < 0.05
-    report = judged(bench, kernel(SOFTMAX), kernel(SOFTMAX), target_precision=0.01, budget="precise")
+    report = judged(worker, kernel(SOFTMAX), kernel(SOFTMAX), target_precision=0.01, budget="precise")
     sides = [outcome.timing for outcome in (report.outcome, report.reference) if outcome is not None]
     assert [len(timing.per_process_ms) for timing in sides if timing is not None] == [4, 4]
     assert report.speedup is not None and report.speedup.ci_low < report.speedup.ratio < report.speedup.ci_high
 
 
-def test_answers_of_two_types_are_queued_with_their_marks(bench: Any) -> None:
+def test_answers_of_two_types_are_queued_with_their_marks(worker: Any) -> None:
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.max(x, -1)\n" + (
         "def get_inputs():\n    return [torch.randn(256, 1024, device='cuda')]\n"
     )
-    timing = judged(bench, kernel(source), kernel(source), target_precision=0.05).outcome.timing
+    timing = judged(worker, kernel(source), kernel(source), target_precision=0.05).outcome.timing
     assert timing is not None and (timing.method, timing.distribution) == ("gated_window", "events")
 
 
-def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> None:
+def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(worker: Any) -> None:
     source = (
         "class Model(nn.Module):\n    def forward(self, x):\n        for _ in range(12):\n            x = x + 1\n"
         + ("        return x\ndef get_inputs():\n    return [torch.randn(4096, device='cuda')]\n")
     )
-    timing = judged(bench, kernel(source), target_precision=0.05).outcome.timing
+    timing = judged(worker, kernel(source), target_precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window"
     # Up to GROW times as many are not worth another rehearsal, as on a host that is slow to launch.
     assert QUEUE // 13 / GROW - 3 <= timing.calls_per_window <= QUEUE // 13 and timing.distribution == "events"
@@ -121,28 +121,28 @@ def test_a_chain_of_launches_fills_the_queue_with_fewer_calls(bench: Any) -> Non
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_card_without_rates_says_that_no_time_was_looked_at(
-    bench: Any, known: bool, monkeypatch: pytest.MonkeyPatch
+    worker: Any, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not known:
-        monkeypatch.setattr(bench, "_ceilings", UNKNOWN)
-    timing = judged(bench, kernel(SOFTMAX), num_trials=5).outcome.timing
+        monkeypatch.setattr(worker, "_ceilings", UNKNOWN)
+    timing = judged(worker, kernel(SOFTMAX), num_trials=5).outcome.timing
     assert timing is not None
     assert (RATES_UNKNOWN in timing.flags) is not known
 
 
-def test_answers_that_are_views_of_the_input_outlive_its_arena(bench: Any) -> None:
+def test_answers_that_are_views_of_the_input_outlive_its_arena(worker: Any) -> None:
     views = "class Model(nn.Module):\n    def forward(self, x):\n        return x.t(), x[:, ::2], x[1:]" + INPUTS
-    report = judged(bench, kernel(views), kernel(views), num_trials=5)
+    report = judged(worker, kernel(views), kernel(views), num_trials=5)
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
 @pytest.mark.parametrize("name", ITEM_BYTES)
-def test_every_element_type_is_drawn_and_answered(bench: Any, name: str) -> None:
+def test_every_element_type_is_drawn_and_answered(worker: Any, name: str) -> None:
     whole = f"torch.randint(0, 2, (64, 64)).to(torch.{name})"
     source = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.clone(), y.clone()\n" + (
         f"def get_inputs():\n    return [{whole}, {whole}.t()]\n"
     )
-    report = judged(bench, kernel(source), kernel(source), num_trials=5, budget="quick")
+    report = judged(worker, kernel(source), kernel(source), num_trials=5, budget="quick")
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
@@ -224,8 +224,8 @@ def variant(name: str, bug: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_right_is_timed_in_gated_windows(bench: Any, name: str) -> None:
-    report = judged(bench, variant(name, ""), REFERENCE)
+def test_every_type_right_is_timed_in_gated_windows(worker: Any, name: str) -> None:
+    report = judged(worker, variant(name, ""), REFERENCE)
     assert report.outcome.status is Status.PASSED, report.outcome
     timing = report.outcome.timing
     assert timing is not None and timing.method == "gated_window", timing
@@ -238,14 +238,14 @@ def test_every_type_right_is_timed_in_gated_windows(bench: Any, name: str) -> No
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_wrong_in_its_last_element_is_wrong(bench: Any, name: str) -> None:
+def test_every_type_wrong_in_its_last_element_is_wrong(worker: Any, name: str) -> None:
     bug = " + 0.1" if name == "torch" else " - 1"
-    report = judged(bench, variant(name, bug), REFERENCE)
+    report = judged(worker, variant(name, bug), REFERENCE)
     assert report.outcome.status is Status.WRONG_RESULT, report.outcome
     assert report.outcome.timing is None
 
 
-def test_a_side_stream_left_running_gains_nothing(bench: Any) -> None:
+def test_a_side_stream_left_running_gains_nothing(worker: Any) -> None:
     source = (
         "side = None\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        global side\n"
         "        side = side or torch.cuda.Stream()\n        side.wait_stream(torch.cuda.current_stream())\n"
@@ -253,29 +253,29 @@ def test_a_side_stream_left_running_gains_nothing(bench: Any) -> None:
         "            torch.cuda._sleep(1_000_000)\n            torch.softmax(x, -1, out=out)\n"
         "        JOIN\n        return out\n"
     )
-    liar = judged(bench, kernel(source.replace("JOIN", "")), kernel(SOFTMAX))
+    liar = judged(worker, kernel(source.replace("JOIN", "")), kernel(SOFTMAX))
     assert liar.outcome.status is Status.WRONG_RESULT, liar.outcome
     honest = judged(
-        bench, kernel(source.replace("JOIN", "torch.cuda.current_stream().wait_stream(side)")), kernel(SOFTMAX)
+        worker, kernel(source.replace("JOIN", "torch.cuda.current_stream().wait_stream(side)")), kernel(SOFTMAX)
     )
     assert honest.outcome.status is Status.PASSED, honest.outcome
     assert honest.outcome.timing is not None and honest.outcome.timing.latency_ms > 0.4  # 10^6 cycles at 2 GHz
 
 
-def test_a_kernel_that_waits_for_the_device_is_streamed_and_it_is_said(bench: Any) -> None:
+def test_a_kernel_that_waits_for_the_device_is_streamed_and_it_is_said(worker: Any) -> None:
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return x * x.sum().item()" + INPUTS
-    timing = judged(bench, kernel(source)).outcome.timing
+    timing = judged(worker, kernel(source)).outcome.timing
     # How its null windows count may follow, by what they took on the day.
     assert timing is not None and timing.method.split(";")[0] == "streamed_window"
 
 
-def test_the_clock_is_the_referees(bench: Any) -> None:
+def test_the_clock_is_the_referees(worker: Any) -> None:
     source = (
         "torch.cuda.Event.elapsed_time = lambda self, other: 1e-6\ntorch.cuda.synchronize = lambda *a: None\n"
         "class ModelNew(nn.Module):\n    def forward(self, x):\n        torch.cuda._sleep(1_000_000)\n"
         "        return torch.softmax(x, -1)\n"
     )
-    outcome = judged(bench, kernel(source), kernel(SOFTMAX)).outcome
+    outcome = judged(worker, kernel(source), kernel(SOFTMAX)).outcome
     if outcome.status is Status.PASSED:
         assert outcome.timing is not None and outcome.timing.latency_ms > 0.4
         assert outcome.timing.flags
@@ -295,29 +295,29 @@ __global__ void stray(float* x) { x[(1ll << 40) + threadIdx.x] = 1.0f; }
 """
 
 
-def check_recovery(bench: Any) -> None:
+def check_recovery(worker: Any) -> None:
     """That the next job is right within two seconds, and timed: how many windows that takes is the host's affair."""
     started, reached = time.monotonic(), dict[Stage, float]()
 
     def note(stage: Stage) -> None:
         reached[stage] = time.monotonic()
 
-    outcome = judged(bench, kernel(SOFTMAX), progress=note, budget="quick").outcome
+    outcome = judged(worker, kernel(SOFTMAX), progress=note, budget="quick").outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None
     assert reached[Stage.TIME] - started < 2.0
 
 
 @pytest.mark.parametrize("name", DEADLY)
-def test_the_next_job_is_clean_within_two_seconds(bench: Any, name: str) -> None:
+def test_the_next_job_is_clean_within_two_seconds(worker: Any, name: str) -> None:
     source, status, timeout = DEADLY[name]
-    judged(bench, kernel(SOFTMAX), budget="quick")
-    outcome = judged(bench, kernel(source + INPUTS), timeout=timeout).outcome
+    judged(worker, kernel(SOFTMAX), budget="quick")
+    outcome = judged(worker, kernel(source + INPUTS), timeout=timeout).outcome
     assert outcome.status is status, outcome
-    check_recovery(bench)
+    check_recovery(worker)
 
 
-def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(bench: Any) -> None:
-    report = judged(bench, kernel(ILLEGAL, "cuda", io={"args": [tensor("x", [256], "inout")]}))
+def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(worker: Any) -> None:
+    report = judged(worker, kernel(ILLEGAL, "cuda", io={"args": [tensor("x", [256], "inout")]}))
     outcome = report.outcome
     assert outcome.status is Status.RUNTIME_ERROR, outcome
     assert "illegal" in f"{outcome.message}{outcome.log}".lower()
@@ -325,30 +325,30 @@ def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(bench: Any) ->
     told = report.environment["gpu_errors"]
     print(told)
     assert "unavailable" in told or not any(error["is_hardware_fault"] for error in told)
-    check_recovery(bench)
+    check_recovery(worker)
 
 
-def test_whoever_has_the_device_next_has_its_memory(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_has_the_device_next_has_its_memory(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOFTMAX.replace("1024, 1024", "4096, 4096")  # Of which a window holds several gigabytes.
-    rest, kept = bench.release_job_memory, []
-    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), kept.append(torch.cuda.memory_reserved())))
-    report = judged(bench, kernel(source), kernel(source))
+    rest, kept = worker.release_job_memory, []
+    monkeypatch.setattr(worker, "release_job_memory", lambda: (rest(), kept.append(torch.cuda.memory_reserved())))
+    report = judged(worker, kernel(source), kernel(source))
     assert report.outcome.status is Status.PASSED
-    assert kept and max(kept) <= bench.device.memory // CACHED_SHARE
+    assert kept and max(kept) <= worker.device.memory // CACHED_SHARE
 
 
-def test_a_kernel_is_as_fast_as_itself(bench: Any) -> None:
-    report = judged(bench, kernel(SOFTMAX), kernel(SOFTMAX), num_trials=1000)
+def test_a_kernel_is_as_fast_as_itself(worker: Any) -> None:
+    report = judged(worker, kernel(SOFTMAX), kernel(SOFTMAX), num_trials=1000)
     assert report.speedup is not None
     assert 0.9 < report.speedup.ratio < 1.1, report
 
 
-def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
+def test_a_device_without_room_for_a_context_is_waited_for(worker: Any) -> None:
     import torch
 
     free, _ = torch.cuda.mem_get_info()
     taken = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
-    (standby,) = bench.acquire_runners([bench._own_runners_folder()], lambda: False)
+    (standby,) = worker.acquire_runners([worker._own_runners_folder()], lambda: False)
     del taken
     torch.cuda.empty_cache()
     try:
@@ -358,8 +358,10 @@ def test_a_device_without_room_for_a_context_is_waited_for(bench: Any) -> None:
         standby.session.close()
 
 
-def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm = bench.acquire_runners
+def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm = worker.acquire_runners
 
     def waited_long(*asked: Any, **how: Any) -> Any:
         standbys = warm(*asked, **how)
@@ -367,5 +369,5 @@ def test_a_job_may_wait_for_the_device_longer_than_a_context_takes(bench: Any, m
             standby.session.set_deadline(time.monotonic() - 1)
         return standbys
 
-    monkeypatch.setattr(bench, "acquire_runners", waited_long)
-    assert judged(bench, variant("cuda", "")).outcome.status is Status.PASSED
+    monkeypatch.setattr(worker, "acquire_runners", waited_long)
+    assert judged(worker, variant("cuda", "")).outcome.status is Status.PASSED

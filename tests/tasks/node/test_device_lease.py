@@ -83,12 +83,12 @@ def test_processes_exclude_each_other(state: Path, yields: bool) -> None:
     """Also where they go before each other at random."""
     log = state / "log"
     log.touch()
-    contenders = [start(CONTENDER, str(log), f"{number if yields else 0}") for number in range(4)]
-    assert [contender.wait(timeout=60) for contender in contenders] == [0] * 4
+    kernel_runs = [start(CONTENDER, str(log), f"{number if yields else 0}") for number in range(4)]
+    assert [kernel_run.wait(timeout=60) for kernel_run in kernel_runs] == [0] * 4
     assert log.read_text() == "()" * 160
     assert empty(state)
-    for contender in contenders:
-        end(contender)
+    for kernel_run in kernel_runs:
+        end(kernel_run)
 
 
 def test_a_killed_holder_holds_no_more(state: Path) -> None:

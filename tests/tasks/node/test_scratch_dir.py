@@ -12,16 +12,16 @@ import pytest
 
 from domain.paths import ROOT
 from tasks.node.private_dir import UnsafeFolder, make_private
-from tasks.node.scratch_dir import BenchFolder
+from tasks.node.scratch_dir import ScratchDir
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import until
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from tasks.node.scratch_dir import BenchFolder
+from tasks.node.scratch_dir import ScratchDir
 
-folder = BenchFolder(Path(sys.argv[1]))
+folder = ScratchDir(Path(sys.argv[1]))
 (folder.path / "job-1").mkdir()
 (folder.path / "job-1" / "left").touch()
 print(folder.path, flush=True)
@@ -47,23 +47,23 @@ def test_only_the_folders_of_dead_owners_are_removed(tmp_path: Path) -> None:
     dead.kill()
     dead.wait()
     assert (left / "job-1" / "left").exists()
-    folder = BenchFolder(tmp_path)
+    folder = ScratchDir(tmp_path)
     assert not left.exists()
     assert (kept / "job-1" / "left").exists()
     folder.close()
     alive.kill()
     alive.wait()
-    BenchFolder(tmp_path).close()
+    ScratchDir(tmp_path).close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_folder_of_ours_stays(tmp_path: Path) -> None:
-    (tmp_path / "bench-file").touch()
+    (tmp_path / "worker-file").touch()
     (tmp_path / "other").mkdir()
-    (tmp_path / "bench-link").symlink_to(tmp_path / "other")
-    BenchFolder(tmp_path / "new" / "deep").close()
-    BenchFolder(tmp_path).close()
-    assert {path.name for path in tmp_path.iterdir()} == {"bench-file", "other", "bench-link", "new"}
+    (tmp_path / "worker-link").symlink_to(tmp_path / "other")
+    ScratchDir(tmp_path / "new" / "deep").close()
+    ScratchDir(tmp_path).close()
+    assert {path.name for path in tmp_path.iterdir()} == {"worker-file", "other", "worker-link", "new"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="strangers have users of their own below root only")
@@ -76,7 +76,7 @@ def test_what_a_dead_owners_submissions_started_goes_with_its_folder(tmp_path: P
         until(lambda: f"Uid:\t{user}" in Path(f"/proc/{stranger.pid}/status").read_text())
         dead.kill()
         dead.wait()
-        BenchFolder(tmp_path).close()
+        ScratchDir(tmp_path).close()
         assert stranger.wait(timeout=10) == -signal.SIGKILL
     finally:
         stranger.kill()
@@ -91,7 +91,7 @@ def test_nobody_is_ended_who_is_no_submission(whose: str, tmp_path: Path) -> Non
     (tmp_path / "home" / "bobs").mkdir()
     os.chown(tmp_path / "home" / "bobs", bob, bob)
     parent = tmp_path / "work"
-    left = parent / "bench-a"
+    left = parent / "worker-a"
     left.mkdir(parents=True, mode=0o700)
     (left / "job-1").symlink_to(tmp_path / "home")
     (left / "job-2").mkdir()
@@ -105,10 +105,10 @@ def test_nobody_is_ended_who_is_no_submission(whose: str, tmp_path: Path) -> Non
         try:
             if whose == "another user's":
                 with pytest.raises(UnsafeFolder, match="STATE_DIR"):
-                    BenchFolder(parent)
+                    ScratchDir(parent)
                 assert left.exists()
             else:
-                BenchFolder(parent).close()
+                ScratchDir(parent).close()
                 assert not left.exists() and (tmp_path / "home" / "bobs").exists()
             assert process.poll() is None
         finally:
@@ -117,10 +117,10 @@ def test_nobody_is_ended_who_is_no_submission(whose: str, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_bench_of_another_user_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "bench-theirs").mkdir()
-    os.chown(tmp_path / "bench-theirs", 4242, 4242)
-    BenchFolder(tmp_path).close()
-    assert (tmp_path / "bench-theirs").exists()
+    (tmp_path / "worker-theirs").mkdir()
+    os.chown(tmp_path / "worker-theirs", 4242, 4242)
+    ScratchDir(tmp_path).close()
+    assert (tmp_path / "worker-theirs").exists()
 
 
 def test_a_state_folder_that_is_open_to_all_is_refused(tmp_path: Path) -> None:

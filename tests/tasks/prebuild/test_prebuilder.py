@@ -63,13 +63,13 @@ def node(folder: Path) -> Iterator[WorkerContext]:
         for name, value in {"STATE_DIR": str(folder), "SHARED_BUILDS_MIB": "64"}.items():
             patch.setenv(name, value)
         settings.cache_clear()
-        bench = WorkerContext()
+        worker = WorkerContext()
     settings.cache_clear()
     try:
-        bench.start_zygote()
-        yield bench
+        worker.start_zygote()
+        yield worker
     finally:
-        bench.close()
+        worker.close()
 
 
 @pytest.fixture(scope="module")
@@ -102,25 +102,27 @@ def builder(redis_url: str, folder: Path, name: str) -> Iterator[subprocess.Pope
         process.wait()
 
 
-def build(bench: WorkerContext, source: str) -> KernelRun:
-    """As a job of that node has it built; its fault is in the contender."""
-    with bench.job_folder() as folder:
-        contender = KernelRun("candidate", Kernel(source, KernelType.TORCH), bench.private_folder(folder / "candidate"))
+def build(worker: WorkerContext, source: str) -> KernelRun:
+    """As a job of that node has it built; its fault is in the kernel run."""
+    with worker.job_folder() as folder:
+        kernel_run = KernelRun(
+            "candidate", Kernel(source, KernelType.TORCH), worker.private_folder(folder / "candidate")
+        )
         try:
-            Building(bench, request(source), lambda: False).build(contender)
+            Building(worker, request(source), lambda: False).build(kernel_run)
         except KernelFault as fault:
-            contender.fault = fault
+            kernel_run.fault = fault
         finally:
-            contender.close()
-        return contender
+            kernel_run.close()
+        return kernel_run
 
 
-def came(bench: WorkerContext, source: str) -> str:
-    return build(bench, source).origin["compile_cache"]
+def came(worker: WorkerContext, source: str) -> str:
+    return build(worker, source).origin["compile_cache"]
 
 
-def judged(bench: WorkerContext, asked: Request) -> Outcome:
-    return run(asked, bench, lambda stage: None, lambda: False).outcome
+def judged(worker: WorkerContext, asked: Request) -> Outcome:
+    return run(asked, worker, lambda stage: None, lambda: False).outcome
 
 
 def test_nodes_build_once_for_each_other(nodes: tuple[WorkerContext, WorkerContext], redis: Redis) -> None:
@@ -142,10 +144,10 @@ def test_a_hundred_identical_ones_on_two_nodes_are_built_once(
 ) -> None:
     found: list[str] = []
 
-    def submit(bench: WorkerContext) -> None:
-        found.extend(came(bench, SLOW) for _ in range(50))
+    def submit(worker: WorkerContext) -> None:
+        found.extend(came(worker, SLOW) for _ in range(50))
 
-    threads = [threading.Thread(target=submit, args=[bench]) for bench in nodes]
+    threads = [threading.Thread(target=submit, args=[worker]) for worker in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -202,21 +204,21 @@ def test_jobs_in_line_are_built_ahead_and_builders_that_end_cost_seconds(
 def test_both_kernels_of_a_request_wait_no_longer_than_one(
     nodes: tuple[WorkerContext, WorkerContext], redis: Redis
 ) -> None:
-    bench, sources = nodes[0], [f"{RELU}# kernel {number}\n" for number in range(2)]
+    worker, sources = nodes[0], [f"{RELU}# kernel {number}\n" for number in range(2)]
     asked = Request(
         Kernel(sources[0], KernelType.TORCH), Kernel(sources[1], KernelType.TORCH), timeout=60, build_timeout=6
     )
-    with bench.job_folder() as folder:
-        contenders = [
-            KernelRun(str(number), kernel, bench.private_folder(folder / str(number)))
+    with worker.job_folder() as folder:
+        kernel_runs = [
+            KernelRun(str(number), kernel, worker.private_folder(folder / str(number)))
             for number, kernel in enumerate(kernels_of(asked))
         ]
-        for each in contenders:
-            redis.set(f"builds:mark:{bench.build_key(each.kernel)}", "somebody for ever")
+        for each in kernel_runs:
+            redis.set(f"builds:mark:{worker.build_key(each.kernel)}", "somebody for ever")
         began = time.monotonic()
-        Building(bench, asked, lambda: False).build_all(contenders)
+        Building(worker, asked, lambda: False).build_all(kernel_runs)
     assert 6.0 < time.monotonic() - began < 12.0
-    assert max(each.build_s for each in contenders) < 6.0, "waiting is no building"
+    assert max(each.build_s for each in kernel_runs) < 6.0, "waiting is no building"
 
 
 @pytest.fixture
@@ -226,7 +228,7 @@ def own(redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, value)
     settings.cache_clear()
     made = Builder(redis, "builder0@here", {})
-    made._bench("cpu").start_zygote()
+    made._build_session("cpu").start_zygote()
     yield made
     made._own.close()
     settings.cache_clear()
@@ -282,8 +284,8 @@ def test_without_a_driver_nothing_is_said_about_what_may_want_one(
     settings.cache_clear()
     made = Builder(redis, "builder0@here", {})
     try:
-        bench = made._bench("sm_90")
-        keys = {name: bench.build_key(kernel) for name, kernel in sources.items()}
+        worker = made._build_session("sm_90")
+        keys = {name: worker.build_key(kernel) for name, kernel in sources.items()}
         while made.make_next():
             pass
     finally:

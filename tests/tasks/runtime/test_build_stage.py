@@ -18,7 +18,7 @@ from domain.request import Request
 from domain.result import Outcome, Status
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from tests.sandbox.killed_compilers import compilers_killed
 from tests.tasks.example_jobs import RELU
 
@@ -42,35 +42,35 @@ os.chdir(here)
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
-    with own_workbench() as made:
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as made:
         yield made
 
 
-def outcome(bench: WorkerContext, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
+def outcome(worker: WorkerContext, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
     kernel = {"source_code": source, "kernel_type": kernel_type, **more}
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
 
 
 def cache_of(found: Outcome) -> str:
     return str(found.build["compile_cache"])
 
 
-def test_the_second_time_it_is_there(bench: WorkerContext) -> None:
-    first, second = outcome(bench, RELU), outcome(bench, RELU)
+def test_the_second_time_it_is_there(worker: WorkerContext) -> None:
+    first, second = outcome(worker, RELU), outcome(worker, RELU)
     assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert second.build["entry"] == first.build["entry"] == "class Model"
     # Nodes share nothing unless they are told to: no Redis is there that could be asked.
-    assert bench.shipped is None
+    assert worker.shipped is None
     assert "built_by" not in first.build and "built_by" not in second.build
-    assert cache_of(outcome(bench, RELU + "# another source\n")) == "miss"
-    assert cache_of(outcome(bench, RELU, metadata={"class_name": "Model"})) == "miss"
+    assert cache_of(outcome(worker, RELU + "# another source\n")) == "miss"
+    assert cache_of(outcome(worker, RELU, metadata={"class_name": "Model"})) == "miss"
 
 
-def test_a_compile_error_comes_back_whole(bench: WorkerContext) -> None:
-    first, second = outcome(bench, WRONG), outcome(bench, WRONG)
+def test_a_compile_error_comes_back_whole(worker: WorkerContext) -> None:
+    first, second = outcome(worker, WRONG), outcome(worker, WRONG)
     assert first.status is Status.COMPILE_ERROR
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert (second.message, second.log, second.output) == (first.message, first.log, first.output)
@@ -78,8 +78,8 @@ def test_a_compile_error_comes_back_whole(bench: WorkerContext) -> None:
     assert "undefined_name" in second.log
 
 
-def test_a_crash_is_not_remembered(bench: WorkerContext) -> None:
-    found = [outcome(bench, CRASHING) for _ in range(2)]
+def test_a_crash_is_not_remembered(worker: WorkerContext) -> None:
+    found = [outcome(worker, CRASHING) for _ in range(2)]
     assert [one.status for one in found] == [Status.CRASHED] * 2
     assert [cache_of(one) for one in found] == ["miss", "miss"]
 
@@ -95,34 +95,34 @@ backends.base.Artifact.__init__ = lying
 """Its builder says what is not a builder's to say."""
 
 
-def test_where_a_build_came_from_is_not_the_runners_word(bench: WorkerContext) -> None:
+def test_where_a_build_came_from_is_not_the_runners_word(worker: WorkerContext) -> None:
     for origin in ("miss", "hit"):
-        told = outcome(bench, LIES + RELU).build
+        told = outcome(worker, LIES + RELU).build
         assert (told["compile_cache"], told["log"], told["deferred"]) == (origin, "", None)
         assert told["seconds"] > 0
 
 
 @pytest.mark.parametrize("wrong", ["", "undefined_name\n"], ids=["right", "wrong"])
-def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, bench: WorkerContext) -> None:
-    found = outcome(bench, f"{OUT_OF_REACH}{wrong}{RELU}")
+def test_a_build_that_nobody_can_read_is_the_submissions_fault(wrong: str, worker: WorkerContext) -> None:
+    found = outcome(worker, f"{OUT_OF_REACH}{wrong}{RELU}")
     assert found.status is (Status.COMPILE_ERROR if wrong else Status.UNSUPPORTED)
 
 
-def test_a_raw_kernel_is_compiled_once(bench: WorkerContext) -> None:
+def test_a_raw_kernel_is_compiled_once(worker: WorkerContext) -> None:
     io = {
         "args": [{"name": "y", "type": "tensor", "role": "output", "tensor_spec": {"shape": [64]}}],
         "launch": {"grid": [1], "block": [64]},
     }
     source = "__global__ void ones(float* y) { y[threadIdx.x] = 1.0f; }"
-    first, second = outcome(bench, source, "cuda", io=io), outcome(bench, source, "cuda", io=io)
+    first, second = outcome(worker, source, "cuda", io=io), outcome(worker, source, "cuda", io=io)
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert (second.status, second.message) == (first.status, first.message)
 
 
 def test_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILD_CACHE_MIB", "0")
-    with own_workbench() as bench:
-        assert [cache_of(outcome(bench, RELU)) for _ in range(2)] == ["off", "off"]
+    with own_worker() as worker:
+        assert [cache_of(outcome(worker, RELU)) for _ in range(2)] == ["off", "off"]
 
 
 JOBS = """
@@ -131,33 +131,33 @@ from domain.fault import Unproven
 from domain.request import Request
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-bench, wire = WorkerContext(), json.load(sys.stdin)
-found = [run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome for _ in range(2)]
-bench.close()
+worker, wire = WorkerContext(), json.load(sys.stdin)
+found = [run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome for _ in range(2)]
+worker.close()
 print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in found]))
 """
 
 
-def test_many_jobs_with_one_source_build_it_once(bench: WorkerContext) -> None:
-    """Two workers of one node, four jobs that overlap."""
+def test_many_jobs_with_one_source_build_it_once(worker: WorkerContext) -> None:
+    """Two builders of one node, four jobs that overlap."""
     kernel = {"source_code": SLOW, "kernel_type": "torch"}
     wire = json.dumps({"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5})
-    workers = [
+    builders = [
         subprocess.Popen(
             [sys.executable, "-c", JOBS], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(wire)
-        worker.stdin.close()
+    for builder in builders:
+        assert builder.stdin is not None
+        builder.stdin.write(wire)
+        builder.stdin.close()
     found = []
-    for worker in workers:
-        assert worker.stdout is not None
-        found += json.loads(worker.stdout.read().splitlines()[-1])
-        worker.stdout.close()
-        assert worker.wait(60) == 0
+    for builder in builders:
+        assert builder.stdout is not None
+        found += json.loads(builder.stdout.read().splitlines()[-1])
+        builder.stdout.close()
+        assert builder.wait(60) == 0
     assert Counter(map(tuple, found)) == {("passed", "miss"): 1, ("passed", "hit"): 3}
 
 
@@ -176,25 +176,25 @@ PLAIN = EXTENSION.replace("built.go(x)", "x + 1").replace("built = ", "# ").form
 
 
 @pytest.mark.parametrize("role", ["kernel", "reference"])
-def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, bench: WorkerContext) -> None:
+def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, worker: WorkerContext) -> None:
     source = EXTENSION.format(name=f"killed_{role}")
     kernel, plain = ({"source_code": each, "kernel_type": "torch_cuda"} for each in (source, PLAIN))
-    contenders = {"kernel": kernel} if role == "kernel" else {"kernel": plain, "reference": kernel}
-    wire = {**contenders, "num_trials": 1, "timeout": 120, "target_precision": 0.5}
+    kernel_runs = {"kernel": kernel} if role == "kernel" else {"kernel": plain, "reference": kernel}
+    wire = {**kernel_runs, "num_trials": 1, "timeout": 120, "target_precision": 0.5}
     request = Request.from_wire(wire)
     with compilers_killed(os.getpid(), 10_000) as ended, pytest.raises(Unproven):
-        run(request, bench, lambda stage: None, lambda: False)
+        run(request, worker, lambda stage: None, lambda: False)
     assert ended
-    report = run(request, bench, lambda stage: None, lambda: False)
+    report = run(request, worker, lambda stage: None, lambda: False)
     assert report.outcome.status is Status.PASSED
     side = report.outcome if role == "kernel" else report.reference
     assert side is not None and cache_of(side) == "miss", "what the killed compiler left was kept"
 
 
 @pytest.mark.slow
-def test_an_extension_is_compiled_once_and_loaded_from_its_copy(bench: WorkerContext) -> None:
+def test_an_extension_is_compiled_once_and_loaded_from_its_copy(worker: WorkerContext) -> None:
     source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
-    first, second = (outcome(bench, source, "torch_cuda") for _ in range(2))
+    first, second = (outcome(worker, source, "torch_cuda") for _ in range(2))
     assert (first.status, second.status) == (Status.PASSED, Status.PASSED)
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert first.build["headers"] == second.build["headers"] == ["main.o: lean"]

@@ -28,7 +28,7 @@ from tasks.node.device_lease import device_lease
 from tasks.runtime.teardown import end
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.null_window_recheck import NullWindowRecheck
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 from tests.tasks.example_jobs import until
 
 RIGHT = """
@@ -51,12 +51,12 @@ if os.fork() == 0:
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[WorkerContext]:
-    with own_workbench() as bench:
-        yield bench
+    with own_worker() as worker:
+        yield worker
 
 
 @pytest.fixture
-def bench(opened: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerContext]:
+def worker(opened: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerContext]:
     """Of a device whose runners may end when it has been given back."""
     monkeypatch.setattr(type(opened.device), "has_room", True)
     monkeypatch.setattr(
@@ -68,20 +68,20 @@ def bench(opened: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
 
 
 @pytest.fixture
-def may_die(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+def may_die(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """No runner is reaped from a job's end on, until it is set."""
-    allowed, rest, reap = Event(), bench.release_job_memory, Zygote.reap
+    allowed, rest, reap = Event(), worker.release_job_memory, Zygote.reap
     allowed.set()
 
     def held(self: Zygote, pid: int, user: int) -> int:
         assert allowed.wait(30)
         return reap(self, pid, user)
 
-    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), allowed.clear()))
+    monkeypatch.setattr(worker, "release_job_memory", lambda: (rest(), allowed.clear()))
     monkeypatch.setattr(Zygote, "reap", held)
     yield allowed
     allowed.set()
-    bench.refill_pool()
+    worker.refill_pool()
 
 
 def wire(source: str, *, compares: bool = False) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def wire(source: str, *, compares: bool = False) -> dict[str, Any]:
     return {"kernel": kernel, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
 
 
-def judged(bench: WorkerContext, source: str, *, compares: bool = False) -> Report:
+def judged(worker: WorkerContext, source: str, *, compares: bool = False) -> Report:
     request = Request.from_wire(wire(source, compares=compares))
-    return run(request, bench, lambda stage: None, lambda: False)
+    return run(request, worker, lambda stage: None, lambda: False)
 
 
 def is_free(device: str) -> bool:
@@ -116,8 +116,8 @@ def is_free_within(device: str, seconds: float) -> bool:
         return False
 
 
-def jobs(bench: WorkerContext) -> list[Path]:
-    return [path for path in bench.folder.iterdir() if path.name.startswith("job-")]
+def jobs(worker: WorkerContext) -> list[Path]:
+    return [path for path in worker.folder.iterdir() if path.name.startswith("job-")]
 
 
 def state(pid: int) -> str:
@@ -130,29 +130,29 @@ def state(pid: int) -> str:
 
 @pytest.mark.parametrize("compares", [False, True])
 def test_the_report_is_there_before_its_runners_are_gone(
-    bench: WorkerContext, may_die: Event, monkeypatch: pytest.MonkeyPatch, compares: bool
+    worker: WorkerContext, may_die: Event, monkeypatch: pytest.MonkeyPatch, compares: bool
 ) -> None:
     stopped: list[int] = []
     stop = RunnerProcess.stop
     monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
-    report = judged(bench, "print('to the end')\n" + RIGHT, compares=compares)
+    report = judged(worker, "print('to the end')\n" + RIGHT, compares=compares)
     assert report.outcome.status is Status.PASSED and report.outcome.output == "to the end\n"
     runner, until = stopped[-1], time.monotonic() + 10
     while state(runner) not in "Z":  # It was killed, and runs no more whoever looks after it.
         assert time.monotonic() < until
-    assert state(runner) == "Z" and jobs(bench)
-    assert is_free(bench.device_id) and not is_free("test-quiet")
+    assert state(runner) == "Z" and jobs(worker)
+    assert is_free(worker.device_id) and not is_free("test-quiet")
     may_die.set()
-    bench.refill_pool()
-    assert not state(runner) and not jobs(bench) and is_free("test-quiet")
+    worker.refill_pool()
+    assert not state(runner) and not jobs(worker) and is_free("test-quiet")
 
 
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])
 def test_the_device_is_given_back_first(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, others_have_it_quiet: bool
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, others_have_it_quiet: bool
 ) -> None:
     given_back: list[bool] = []
-    rest, reap = bench.release_job_memory, Zygote.reap
+    rest, reap = worker.release_job_memory, Zygote.reap
 
     def resting() -> None:
         rest()
@@ -160,16 +160,16 @@ def test_the_device_is_given_back_first(
         if others_have_it_quiet:
             held.enter_context(device_lease("test-quiet", lambda: False))
 
-    monkeypatch.setattr(bench, "release_job_memory", resting)
-    monkeypatch.setattr(Zygote, "reap", lambda *args: (given_back.append(is_free(bench.device_id)), reap(*args))[1])
+    monkeypatch.setattr(worker, "release_job_memory", resting)
+    monkeypatch.setattr(Zygote, "reap", lambda *args: (given_back.append(is_free(worker.device_id)), reap(*args))[1])
     with ExitStack() as held:
-        report = judged(bench, RIGHT, compares=True)
-        bench.refill_pool()  # Who is dead waits for nobody, and whoever has it quiet for nobody who is dead.
+        report = judged(worker, RIGHT, compares=True)
+        worker.refill_pool()  # Who is dead waits for nobody, and whoever has it quiet for nobody who is dead.
     assert report.outcome.status is Status.PASSED
     assert given_back == [True]
 
 
-def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next(bench: WorkerContext) -> None:
+def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next(worker: WorkerContext) -> None:
     order: list[str] = []
 
     class Unkillable:
@@ -190,7 +190,7 @@ def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next
     with ThreadPoolExecutor(2) as others:
         with device_lease("test-quiet", lambda: False):
             dying = ExitStack()
-            end([one], bench, dying)
+            end([one], worker, dying)
             closing = others.submit(dying.close)
             until(lambda: in_line("test-quiet") == 2)
             wanting = others.submit(want)
@@ -201,17 +201,17 @@ def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next
     assert order[0] == "closed" and order.count("windows") == 1
 
 
-def test_windows_of_others_do_not_wait_until_the_verdict_has_arrived(bench: WorkerContext) -> None:
-    judged(bench, RIGHT)
+def test_windows_of_others_do_not_wait_until_the_verdict_has_arrived(worker: WorkerContext) -> None:
+    judged(worker, RIGHT)
     assert is_free_within("test-quiet", 10.0)
 
 
-def test_the_next_job_begins_when_the_last_is_gone(bench: WorkerContext, may_die: Event) -> None:
-    judged(bench, RIGHT)
-    (last,) = jobs(bench)
+def test_the_next_job_begins_when_the_last_is_gone(worker: WorkerContext, may_die: Event) -> None:
+    judged(worker, RIGHT)
+    (last,) = jobs(worker)
     begun = Event()
     with ThreadPoolExecutor(1) as other:
-        second = other.submit(run, Request.from_wire(wire(RIGHT)), bench, lambda stage: begun.set(), lambda: False)
+        second = other.submit(run, Request.from_wire(wire(RIGHT)), worker, lambda stage: begun.set(), lambda: False)
         assert not begun.wait(0.3)
         may_die.set()
         assert begun.wait(30) and not last.exists()
@@ -219,73 +219,73 @@ def test_the_next_job_begins_when_the_last_is_gone(bench: WorkerContext, may_die
 
 
 def test_nothing_is_left_when_the_bench_is_closed() -> None:
-    with own_workbench() as bench:
-        judged(bench, RIGHT)
-        folder = bench.folder
+    with own_worker() as worker:
+        judged(worker, RIGHT)
+        folder = worker.folder
     assert not folder.exists()
 
 
-def test_code_is_read_when_the_runners_are_gone(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_read_when_the_runners_are_gone(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[int] = []
     states: list[str] = []
     stop = RunnerProcess.stop
     monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
     monkeypatch.setattr(pipeline, "extract_code", lambda *_: states.append(state(stopped[-1])))
     asked = Request.from_wire(wire(RIGHT) | {"artifacts": ["ptx"]})
-    assert run(asked, bench, lambda stage: None, lambda: False).outcome.status is Status.PASSED
+    assert run(asked, worker, lambda stage: None, lambda: False).outcome.status is Status.PASSED
     assert states == [""]
 
 
 def test_who_is_told_to_end_while_it_waits_waits_once_more(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last: Future[None] = Future()
-    bench.teardown._last = last
+    worker.teardown._last = last
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(last, "result", sys.exit)
-        bench.teardown.join()
+        worker.teardown.join()
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(bench.teardown.join)
+        waiting = other.submit(worker.teardown.join)
         assert not waiting.done()
         last.set_result(None)
         waiting.result(10)
 
 
-def test_what_was_printed_is_whole(bench: WorkerContext) -> None:
-    output = judged(bench, TALKATIVE + RIGHT).outcome.output
+def test_what_was_printed_is_whole(worker: WorkerContext) -> None:
+    output = judged(worker, TALKATIVE + RIGHT).outcome.output
     assert output.startswith("first" + "x" * (MAX_BYTES - 5)) and output.endswith("x" * (MAX_BYTES - 4) + "last")
 
 
-def test_who_prints_for_ever_keeps_nobody(bench: WorkerContext) -> None:
-    report = judged(bench, FLOODING + RIGHT)
+def test_who_prints_for_ever_keeps_nobody(worker: WorkerContext) -> None:
+    report = judged(worker, FLOODING + RIGHT)
     assert report.outcome.status is Status.PASSED and "bytes left out" in report.outcome.output
-    bench.refill_pool()
-    assert not jobs(bench)
+    worker.refill_pool()
+    assert not jobs(worker)
 
 
 def test_what_does_not_end_is_told_and_is_no_job_s_fault(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    zygote, rest = bench.zygote, bench.release_job_memory
+    zygote, rest = worker.zygote, worker.release_job_memory
 
     def broken(*_: object) -> int:
         raise InfrastructureFault("the zygote answers nonsense")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench, "release_job_memory", lambda: (rest(), patch.setattr(Zygote, "reap", broken)))
-        assert judged(bench, RIGHT).outcome.status is Status.PASSED
+        patch.setattr(worker, "release_job_memory", lambda: (rest(), patch.setattr(Zygote, "reap", broken)))
+        assert judged(worker, RIGHT).outcome.status is Status.PASSED
         assert is_free_within("test-quiet", 10.0)
     with caplog.at_level(logging.ERROR):
-        assert judged(bench, RIGHT).outcome.status is Status.PASSED
+        assert judged(worker, RIGHT).outcome.status is Status.PASSED
     assert [record.message for record in caplog.records] == [
         "the last job's runners did not end: the zygote answers nonsense"
     ]
-    assert bench.zygote is not zygote and not zygote.alive
-    bench.refill_pool()
-    assert not jobs(bench) and is_free("test-quiet")
+    assert worker.zygote is not zygote and not zygote.alive
+    worker.refill_pool()
+    assert not jobs(worker) and is_free("test-quiet")
 
 
-def test_a_job_without_a_report_ends_its_runners_itself(bench: WorkerContext) -> None:
+def test_a_job_without_a_report_ends_its_runners_itself(worker: WorkerContext) -> None:
     cancelled: list[bool] = []
 
     def progress(stage: Stage) -> None:
@@ -293,5 +293,5 @@ def test_a_job_without_a_report_ends_its_runners_itself(bench: WorkerContext) ->
             cancelled.append(True)
 
     with pytest.raises(JobCancelled):
-        run(Request.from_wire(wire(RIGHT)), bench, progress, lambda: bool(cancelled))
-    assert not jobs(bench) and is_free("test-quiet")
+        run(Request.from_wire(wire(RIGHT)), worker, progress, lambda: bool(cancelled))
+    assert not jobs(worker) and is_free("test-quiet")

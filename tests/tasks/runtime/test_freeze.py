@@ -21,13 +21,13 @@ from tests.tasks.watching import WATCHING, stood_still_s
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
 @pytest.mark.parametrize(("times", "status"), [(1, Status.PASSED), (1000, Status.CRASHED)], ids=["once", "always"])
 def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, times: int, status: Status
 ) -> None:
     """On a busy host he can seem so by the host's doing. Here somebody lets the kernel's process go on."""
     freeze, left = RunnerProcess.freeze, iter(range(times))
@@ -39,7 +39,7 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
         return since
 
     monkeypatch.setattr(RunnerProcess, "freeze", undone)
-    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     if status is Status.CRASHED:
         assert Status.CRASHED in (report.outcome.status, report.reference and report.reference.status)
         assert next(left) < 10, "twice is enough"
@@ -49,14 +49,14 @@ def test_who_seems_once_not_to_have_stood_still_is_judged_anew(
 
 
 @pytest.mark.parametrize("role", [REFERENCE, CANDIDATE])
-def test_so_is_who_seems_so_on_other_inputs(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+def test_so_is_who_seems_so_on_other_inputs(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, role: str) -> None:
     """Of these nothing is said by that."""
     freeze, outputs, undone = RunnerProcess.freeze, DistributionCheck._outputs, []
 
-    def armed(self: DistributionCheck, contender: KernelRun) -> Any:
-        if contender.role == role and not undone and contender.session is not None:
-            undone.append(contender.session.runner.pid)
-        return outputs(self, contender)
+    def armed(self: DistributionCheck, kernel_run: KernelRun) -> Any:
+        if kernel_run.role == role and not undone and kernel_run.session is not None:
+            undone.append(kernel_run.session.runner.pid)
+        return outputs(self, kernel_run)
 
     def undo(self: RunnerProcess) -> int:
         since = freeze(self)
@@ -66,12 +66,12 @@ def test_so_is_who_seems_so_on_other_inputs(bench: WorkerContext, monkeypatch: p
 
     monkeypatch.setattr(DistributionCheck, "_outputs", armed)
     monkeypatch.setattr(RunnerProcess, "freeze", undo)
-    report = judged(bench, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
+    report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert undone and report.outcome.status is Status.PASSED, report.outcome
     assert report.outcome.inputs["distributions"]["checked"], report.outcome.inputs
 
 
-def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(bench: WorkerContext) -> None:
+def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(worker: WorkerContext) -> None:
     # Of what both can open, nothing can be written, but it can be locked.
     reference = f"""
 import colorsys, fcntl, time, torch
@@ -91,16 +91,16 @@ file = open(colorsys.__file__)
 fcntl.flock(file, fcntl.LOCK_EX)
 def kernel_fn(x): return x * 2
 """
-    report = judged(bench, kernel(candidate), kernel(reference))
+    report = judged(worker, kernel(candidate), kernel(reference))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
     assert FlagCode.REFERENCE_SLOWED in codes(report.outcome.timing.flags)
     assert report.reference.timing.latency_ms < 50
 
 
-def test_on_the_host_nobody_runs_beside_the_others_windows(bench: WorkerContext) -> None:
+def test_on_the_host_nobody_runs_beside_the_others_windows(worker: WorkerContext) -> None:
     slow = SOFTMAX.replace("return torch.softmax", "import time; time.sleep(0.3); return torch.softmax")
-    report = judged(bench, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
+    report = judged(worker, forward("return torch.softmax(x, -1)", WATCHING), kernel(slow))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.timing is not None
     assert stood_still_s(report.outcome.output) >= 0.3 * report.outcome.timing.windows

@@ -24,17 +24,17 @@ from tests.tasks.judging import INPUTS, SOFTMAX, judged, kernel, opened
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[WorkerContext]:
+def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def test_between_jobs_nothing_of_the_last_one_takes_memory(bench: WorkerContext) -> None:
+def test_between_jobs_nothing_of_the_last_one_takes_memory(worker: WorkerContext) -> None:
     def layouts() -> list[Slots]:
         gc.collect()
         return [kept for kept in gc.get_objects() if type(kept) is Slots]
 
     before = layouts()
-    assert judged(bench, kernel(SOFTMAX)).outcome.status is Status.PASSED
+    assert judged(worker, kernel(SOFTMAX)).outcome.status is Status.PASSED
     assert not [kept for kept in layouts() if all(kept is not other for other in before)]
 
 
@@ -54,9 +54,9 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture
-def left(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def left(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many large tensors of a job are there when it gives the device back."""
-    begin, rest, found = CrossChecks.__init__, bench.release_job_memory, []
+    begin, rest, found = CrossChecks.__init__, worker.release_job_memory, []
 
     def checked_as_on_a_card(checks: CrossChecks, *args: Any) -> None:
         begin(checks, *args)
@@ -73,7 +73,7 @@ def left(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
         return sum(size >= LARGE for place, size in storages.items() if place not in arenas)
 
     monkeypatch.setattr(CrossChecks, "__init__", checked_as_on_a_card)
-    monkeypatch.setattr(bench, "release_job_memory", lambda: (rest(), found.append(large() - before)))
+    monkeypatch.setattr(worker, "release_job_memory", lambda: (rest(), found.append(large() - before)))
     gc.collect()
     before = large()
     yield found
@@ -91,39 +91,39 @@ def left(bench: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
     ],
 )
 def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory(
-    bench: WorkerContext, left: list[int], compared: bool, candidate: str, ends: Status
+    worker: WorkerContext, left: list[int], compared: bool, candidate: str, ends: Status
 ) -> None:
     reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
-    report = judged(bench, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
+    report = judged(worker, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
     assert report.outcome.status is ends
     assert left == [0]
     assert (report.environment["window_seconds"] > 0) is (ends is not Status.WRONG_RESULT)
 
 
-def test_nor_of_what_tools_were_given_nor_do_they_find_more(bench: WorkerContext, left: list[int]) -> None:
+def test_nor_of_what_tools_were_given_nor_do_they_find_more(worker: WorkerContext, left: list[int]) -> None:
     weights = f"super().__init__()\n        self.w = nn.Parameter(torch.ones({LARGE // 4 // 64}, 64))"
     source = f"class Model(nn.Module):\n    def __init__(self):\n        {weights}\n    def forward(self, x):\n"
     source += f"        return self.w * x{LARGE_INPUTS}"
-    report = judged(bench, kernel(source), kernel(source), sanitize=True)
+    report = judged(worker, kernel(source), kernel(source), sanitize=True)
     assert report.outcome.status is Status.PASSED and report.outcome.inputs["weights"]
     assert left == [2, 0], "a tool's call has the inputs and the weights"
 
 
 def test_the_device_is_given_back_where_nothing_can_be_told_of_inputs(
-    bench: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(inputs: TrialInputs) -> bool:
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(TrialInputs, "_sets_equal", no_memory)
     with pytest.raises(torch.OutOfMemoryError):
-        judged(bench, kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)))
+        judged(worker, kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)))
     assert left == [0]
 
 
 @pytest.mark.parametrize("raised", [InfrastructureFault("no room"), JobCancelled(), RestartJob(Queues())])
 def test_nor_of_one_that_was_broken_off(
-    bench: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
+    worker: WorkerContext, left: list[int], monkeypatch: pytest.MonkeyPatch, raised: Exception
 ) -> None:
     judge, windows = Trials.judge, itertools.count()
 
@@ -135,9 +135,9 @@ def test_nor_of_one_that_was_broken_off(
     monkeypatch.setattr(Trials, "judge", judge_some)
     source = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS))
     if isinstance(raised, RestartJob):
-        assert judged(bench, source, source).outcome.status is Status.PASSED
+        assert judged(worker, source, source).outcome.status is Status.PASSED
         assert left == [0, 0]
     else:
         with pytest.raises(type(raised)):
-            judged(bench, source, source)
+            judged(worker, source, source)
         assert left == [0]

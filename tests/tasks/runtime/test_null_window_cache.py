@@ -1,4 +1,4 @@
-"""The clocks of null windows that a workbench keeps: for how long, of how many kinds, of whose windows."""
+"""The clocks of null windows that a worker keeps: for how long, of how many kinds, of whose windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback
 from tasks.runtime.null_window_cache import MAX_AGE_S, MOST_KINDS, MOST_USUAL, NullKind, NullWindowCache
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 CLOCKS = [Clock(0.16, 0.1), Clock(0.17, 0.1), Clock(0.16, 0.1)]
 
@@ -98,10 +98,10 @@ def test_what_is_usual_is_known_of_the_kinds_seen_last() -> None:
 
 
 def test_they_are_forgotten_with_the_null_runner_that_they_are_of() -> None:
-    with own_workbench() as bench:
-        bench.null_window(layout(), gated=False)
-        bench.null_window_cache.store(kind(), CLOCKS)
-        bench.release_job_memory()
-        assert bench.null_window_cache.get(kind()) == CLOCKS, "the same one goes on"
-        bench._discard()
-        assert bench.null_window_cache.get(kind()) == []
+    with own_worker() as worker:
+        worker.null_window(layout(), gated=False)
+        worker.null_window_cache.store(kind(), CLOCKS)
+        worker.release_job_memory()
+        assert worker.null_window_cache.get(kind()) == CLOCKS, "the same one goes on"
+        worker._discard()
+        assert worker.null_window_cache.get(kind()) == []

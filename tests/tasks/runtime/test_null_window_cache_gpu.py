@@ -12,8 +12,8 @@ from domain.request import Request
 from domain.result import Status, Timing
 from tasks.evaluation.pipeline import run
 from tasks.timing.null_window_recheck import NullWindowRecheck
-from tests.bench import own_workbench
 from tests.exploits.corpus import corpus
+from tests.own_worker import own_worker
 
 pytestmark = pytest.mark.gpu
 
@@ -31,21 +31,21 @@ CHAIN = BUSY.replace(STEPS_IN, "")
 
 
 @pytest.fixture
-def bench() -> Iterator[Any]:
-    with own_workbench() as opened:
+def worker() -> Iterator[Any]:
+    with own_worker() as opened:
         opened.ceilings()
         yield opened
 
 
-def timed(bench: Any, source: str) -> Timing:
+def timed(worker: Any, source: str) -> Timing:
     kernel = {"source_code": source, "kernel_type": "torch"}
     wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "target_precision": 0.05, "budget": "quick"}
-    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None, outcome
     return outcome.timing
 
 
-def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shot: list[NullWindowRecheck] = []
     shoot = NullWindowRecheck.measure
 
@@ -54,7 +54,7 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
         shoot(alone)
 
     monkeypatch.setattr(NullWindowRecheck, "measure", noted)
-    found = [timed(bench, CHAIN) for _ in range(JOBS)]
+    found = [timed(worker, CHAIN) for _ in range(JOBS)]
     assert 1 <= len(shot) < JOBS
     assert sum(timing.baseline_from_cache for timing in found) == JOBS - len(shot)
     usual = statistics.median(timing.latency_ms for timing in found)
@@ -62,8 +62,8 @@ def test_jobs_of_a_kind_shoot_null_windows_alone_but_now_and_then(bench: Any, mo
     assert all(timing.flags or timing.method != "gated_window" for timing in unlike), unlike
 
 
-def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(bench: Any) -> None:
-    honest = min(timed(bench, CHAIN).latency_ms for _ in range(3))
+def test_who_is_busy_beside_null_windows_gains_nothing_where_they_are_known(worker: Any) -> None:
+    honest = min(timed(worker, CHAIN).latency_ms for _ in range(3))
     assert STEPS_IN in BUSY
-    busy = timed(bench, BUSY)
+    busy = timed(worker, BUSY)
     assert busy.latency_ms > 0.95 * honest - 3e-3

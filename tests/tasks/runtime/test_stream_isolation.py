@@ -49,7 +49,9 @@ def test_sources_that_make_streams_or_graphs_begin_apart(source: str, named: boo
     assert initial_queues([kernel("return x"), kernel(source)]) == Queues(ALL if named else frozenset())
 
 
-def contender(role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0) -> KernelRun:
+def kernel_run(
+    role: str = CANDIDATE, *, several: bool = False, one_queue: bool = True, build_s: float = 0
+) -> KernelRun:
     held: Any = SimpleNamespace(
         role=role,
         pooled_runner=SimpleNamespace(one_queue=one_queue),
@@ -68,21 +70,21 @@ def restart(step: Callable[[], object]) -> Queues | None:
     return None
 
 
-def streams(queues: Queues, *contenders: KernelRun) -> Streams:
-    return Streams(queues, contenders or [contender()], SECONDS)
+def streams(queues: Queues, *kernel_runs: KernelRun) -> Streams:
+    return Streams(queues, kernel_runs or [kernel_run()], SECONDS)
 
 
 @pytest.mark.parametrize(("several", "one_queue"), [(False, True), (False, False), (True, False)])
 def test_what_runs_as_it_would_elsewhere_goes_on(several: bool, one_queue: bool) -> None:
-    own = contender(several=several, one_queue=one_queue)
+    own = kernel_run(several=several, one_queue=one_queue)
     assert not in_one_queue(own)
-    assert restart(streams(Queues(), contender(REFERENCE), own).check_first_call) is None
+    assert restart(streams(Queues(), kernel_run(REFERENCE), own).check_first_call) is None
 
 
 def test_streams_in_one_queue_that_nobody_chose_begin_anew() -> None:
-    own = contender(several=True)
+    own = kernel_run(several=True)
     with pytest.raises(RestartJob) as anew:
-        streams(Queues(), contender(REFERENCE), own).check_first_call()
+        streams(Queues(), kernel_run(REFERENCE), own).check_first_call()
     assert anew.value.queues.multi_queue_roles == ALL
     assert restart(streams(Queues(frozenset((REFERENCE,)), multi_queue_call_ms=1.0), own).check_first_call) is None
 
@@ -123,10 +125,10 @@ def test_what_is_settled_stays() -> None:
 
 
 def test_a_job_that_has_no_time_to_begin_anew_goes_on() -> None:
-    own = contender(several=True, build_s=SECONDS / 2)
+    own = kernel_run(several=True, build_s=SECONDS / 2)
     assert restart(streams(Queues(), own).check_first_call) is None
     with pytest.raises(RestartJob) as anew:
-        streams(Queues(), contender(several=True, build_s=SECONDS / 4)).check_first_call()
+        streams(Queues(), kernel_run(several=True, build_s=SECONDS / 4)).check_first_call()
     assert SECONDS / 4 <= anew.value.queues.spent_s < SECONDS / 3
     left = streams(anew.value.queues).deadline - streams(Queues()).deadline
     assert left == pytest.approx(-anew.value.queues.spent_s, abs=1)
@@ -153,7 +155,7 @@ def test_for_how_long_the_device_was_held_adds_up() -> None:
 
 
 def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> None:
-    both = [contender(REFERENCE, one_queue=False), contender(CANDIDATE, one_queue=True)]
+    both = [kernel_run(REFERENCE, one_queue=False), kernel_run(CANDIDATE, one_queue=True)]
     assert roles_with_own_queues(both) == [REFERENCE]
     assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
 
@@ -185,5 +187,5 @@ def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
 
 def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:
     with pytest.raises(RestartJob) as anew:
-        streams(Queues(freeze_retry_used=True), contender(several=True)).check_first_call()
+        streams(Queues(freeze_retry_used=True), kernel_run(several=True)).check_first_call()
     assert anew.value.queues.freeze_retry_used

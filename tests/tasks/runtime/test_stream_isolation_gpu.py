@@ -10,7 +10,7 @@ import pytest
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 pytestmark = pytest.mark.gpu
 
@@ -48,15 +48,15 @@ HIDDEN = {"maker": "getattr(torch.cuda, 'Str' + 'eam')", "within": "getattr(torc
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    with own_workbench() as opened:
+def worker() -> Iterator[Any]:
+    with own_worker() as opened:
         opened.ceilings()
         yield opened
 
 
-def judged(bench: Any, source: str) -> Report:
+def judged(worker: Any, source: str) -> Report:
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 50, "timeout": 120}
-    return run(Request.from_wire(wire), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
 
 
 def time_ms(report: Report) -> float:
@@ -67,11 +67,11 @@ def time_ms(report: Report) -> float:
 
 @pytest.mark.parametrize("names", [NAMED, HIDDEN], ids=["named", "hidden"])
 @pytest.mark.parametrize("sleeps", [1, 2])
-def test_streams_run_beside_each_other(bench: Any, names: dict[str, str], sleeps: int) -> None:
+def test_streams_run_beside_each_other(worker: Any, names: dict[str, str], sleeps: int) -> None:
     work = "; ".join([SLEEP] * sleeps)
     alone, beside = (
-        judged(bench, ONE_STREAM.format(work=work)),
-        judged(bench, SEVERAL_STREAMS.format(work=work, **names)),
+        judged(worker, ONE_STREAM.format(work=work)),
+        judged(worker, SEVERAL_STREAMS.format(work=work, **names)),
     )
     assert alone.environment["multi_queue_roles"] == []
     print(f"{time_ms(alone)} ms, {time_ms(beside)} ms: {beside.environment}, {beside.outcome.timing}")

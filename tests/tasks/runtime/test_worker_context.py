@@ -1,4 +1,4 @@
-"""What a pool child's process is set to when its workbench opens."""
+"""What a pool child's process is set to when its worker opens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from profiling.gpu.measured_peaks import Ceilings
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.evaluation.pipeline import run
-from tests.bench import own_workbench
+from tests.own_worker import own_worker
 
 
 def test_on_the_host_the_referee_computes_in_one_thread() -> None:
@@ -26,8 +26,8 @@ def test_on_the_host_the_referee_computes_in_one_thread() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with own_workbench() as bench:
-            assert bench.device.is_cuda or torch.get_num_threads() == 1
+        with own_worker() as worker:
+            assert worker.device.is_cuda or torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
 
@@ -44,16 +44,16 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     kernel = {"source_code": f"{source}def get_inputs():\n    return [torch.randn(64)]\n", "kernel_type": "torch"}
     request = Request.from_wire({"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 30})
-    with own_workbench() as bench:
-        if bench.device.is_cuda:
+    with own_worker() as worker:
+        if worker.device.is_cuda:
             pytest.skip("of hosts without a GPU")
         for jobs in range(2):
             forked.clear()
-            report = run(request, bench, lambda entered: None, lambda: False)
+            report = run(request, worker, lambda entered: None, lambda: False)
             assert report.outcome.status is Status.PASSED
             assert bool(forked) == (jobs == 0)
-            bench.refill_pool()
-            assert bench.runner_pool.ready == 2
+            worker.refill_pool()
+            assert worker.runner_pool.ready == 2
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_a_launch_that_costs_far_more_than_in_any_context_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, usual: float | None, here: float, shift: float | None
 ) -> None:
     standby: Any = SimpleNamespace(launch_ms=here)
-    with own_workbench() as bench:
-        monkeypatch.setattr(bench, "ceilings", lambda: Ceilings(launch_ms=usual))
-        found = bench.launch_shift_ms(standby, lambda: False)
+    with own_worker() as worker:
+        monkeypatch.setattr(worker, "ceilings", lambda: Ceilings(launch_ms=usual))
+        found = worker.launch_shift_ms(standby, lambda: False)
     assert found == (None if shift is None else pytest.approx(shift))
 
 
 def test_calm_is_asked_for_only_where_another_child_can_take_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.runtime.worker_context, "stays_free", lambda device, _: asked.append(device) or True)
-    with own_workbench() as bench:
+    with own_worker() as worker:
         for workers, is_cuda, calm in ((4, True, True), (1, True, False), (4, False, False)):
             given = replace(settings(), max_workers=workers)
             monkeypatch.setattr(tasks.runtime.worker_context, "settings", lambda given=given: given)
             with monkeypatch.context() as patch:
-                patch.setattr(bench.device, "is_cuda", is_cuda)
-                assert bench._is_calm() is calm
+                patch.setattr(worker.device, "is_cuda", is_cuda)
+                assert worker._is_calm() is calm
     assert len(asked) == 1

@@ -112,68 +112,68 @@ def kernel(source: str) -> dict[str, Any]:
     return {"source_code": source, "kernel_type": "torch"}
 
 
-def judged(bench: WorkerContext, candidate: str, reference: str | None = None, **more: Any) -> Report:
-    device = bench.target.device
+def judged(worker: WorkerContext, candidate: str, reference: str | None = None, **more: Any) -> Report:
+    device = worker.target.device
     wire: dict[str, Any] = {"kernel": kernel(candidate.replace("(64, 32", f"(64, 32, device='{device}'"))}
     if reference is not None:
         wire["reference"] = kernel(reference.replace("(64, 32", f"(64, 32, device='{device}'"))
     asked = wire | {"num_trials": 5, "timeout": 60} | more
-    return run(Request.from_wire(asked), bench, lambda stage: None, lambda: False)
+    return run(Request.from_wire(asked), worker, lambda stage: None, lambda: False)
 
 
-def check_all(bench: WorkerContext) -> None:
+def check_all(worker: WorkerContext) -> None:
     for source in HONEST:
         for reference in (None, source):
-            report = judged(bench, source, reference)
+            report = judged(worker, source, reference)
             assert report.outcome.status is Status.PASSED, report.outcome.message
             assert report.outcome.timing is not None
             told = report.outcome.timing.flags
             assert not any(said in told for said in (OTHER_ANSWERS, CHANGES_OTHERWISE)), told
-    wrong = judged(bench, HANDS_NOTHING_IN, TWICE).outcome
+    wrong = judged(worker, HANDS_NOTHING_IN, TWICE).outcome
     assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
-    alone = judged(bench, HANDS_NOTHING_IN + INPUTS).outcome
+    alone = judged(worker, HANDS_NOTHING_IN + INPUTS).outcome
     assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
     for lazily in ("x.conj()", "(x.conj().imag, x.conj().real)"):
         source = TWICE.replace("return x * 2", f"return {lazily}").replace("64, 32)", "64, 32, dtype=torch.complex64)")
-        lazy = judged(bench, source, source).outcome
+        lazy = judged(worker, source, source).outcome
         assert lazy.status is Status.PASSED, lazy.message
-    untrue = judged(bench, SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT, TWICE).outcome
+    untrue = judged(worker, SAYS_THAT_IT_ANSWERS_IN_ITS_ARGUMENT, TWICE).outcome
     assert untrue.status is Status.PASSED, untrue.message
     for source, reference in ((PLAYS_ALONG, TWICE), (LATE_BESIDE_A_VIEW, TWICE_BESIDE_A_VIEW)):
-        assert judged(bench, source, reference).outcome.status is Status.WRONG_RESULT
+        assert judged(worker, source, reference).outcome.status is Status.WRONG_RESULT
 
 
-def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(bench: WorkerContext) -> None:
-    if bench.device.is_cuda:
+def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(worker: WorkerContext) -> None:
+    if worker.device.is_cuda:
         pytest.skip("without a GPU")
-    check_all(bench)
+    check_all(worker)
 
 
 @pytest.mark.gpu
-def test_the_same_on_a_gpu(bench: WorkerContext) -> None:
-    check_all(bench)
+def test_the_same_on_a_gpu(worker: WorkerContext) -> None:
+    check_all(worker)
 
 
-def test_random_answers_are_no_evidence(bench: WorkerContext) -> None:
-    report = judged(bench, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
+def test_random_answers_are_no_evidence(worker: WorkerContext) -> None:
+    report = judged(worker, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
     state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
     counts = TWICE.replace(
         "def forward(self, x):\n        return x * 2", state + "self.n += 1\n        return x * self.n"
     )
-    report = judged(bench, counts)
+    report = judged(worker, counts)
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
 
 
-def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(bench: WorkerContext) -> None:
+def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(worker: WorkerContext) -> None:
     slow = "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.6)\n        return x * 2")
-    report = judged(bench, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
+    report = judged(worker, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert NO_TIME in report.outcome.timing.flags
 
 
 def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever its windows take: drawing inputs and comparing answers is part of a round."""
 
@@ -181,41 +181,41 @@ def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
         return CrossChecks(shooting, records, round_s + 1e6)
 
     monkeypatch.setattr("tasks.timing.timing_stage.CrossChecks", slow)
-    report = judged(bench, TWICE.replace("Model", "ModelNew"), TWICE)
+    report = judged(worker, TWICE.replace("Model", "ModelNew"), TWICE)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert NO_TIME in report.outcome.timing.flags
 
 
 def test_where_copying_is_little_of_the_time_no_window_is_held_back(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    null_window = bench.null_window
+    null_window = worker.null_window
 
     def noted(*slots: Slots, deferred_readback: DeferredReadback | None = None, gated: bool) -> Clock:
         asked.append(deferred_readback is not None)
         return null_window(*slots, gated=gated, deferred_readback=deferred_readback)
 
-    monkeypatch.setattr(bench, "null_window", noted)
-    judged(bench, "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.2)\n        return x * 2"))
+    monkeypatch.setattr(worker, "null_window", noted)
+    judged(worker, "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.2)\n        return x * 2"))
     assert asked and not any(asked)
-    judged(bench, TWICE)
+    judged(worker, TWICE)
     assert any(asked)
 
 
 def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
-    bench: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layouts: list[tuple[Slots, bool]] = []
-    null_window = bench.null_window
+    null_window = worker.null_window
 
     def noted(slots: Slots, *, gated: bool, deferred_readback: DeferredReadback | None = None) -> Clock:
         layouts.append((slots, deferred_readback is not None))
         return null_window(slots, gated=gated, deferred_readback=deferred_readback)
 
-    monkeypatch.setattr(bench, "null_window", noted)
+    monkeypatch.setattr(worker, "null_window", noted)
     monkeypatch.setattr("tasks.timing.window_sizing.calls_that_fill", lambda *_, **__: 1)
-    assert judged(bench, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
+    assert judged(worker, SAME_MEMORY, SAME_MEMORY).outcome.status is Status.PASSED
     assert any(deferred_readback for _, deferred_readback in layouts)
     # The reference's, which stands for both, and the candidate's own.
     assert len({id(slots) for slots, _ in layouts}) == 2
@@ -224,22 +224,22 @@ def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
 class NoGate:
     """A job on a device, its windows without the gate: notes what is shot, over which inputs and under which seed."""
 
-    contenders: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
-    candidate: ClassVar[Any] = contenders[-1]
+    kernel_runs: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
+    candidate: ClassVar[Any] = kernel_runs[-1]
     deadline = float("inf")
     right = True
     room = 6
 
     def __init__(self, wrong_at: int | None = None) -> None:
         self.rounds = self
-        self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
+        self.worker = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
         self.shot: list[str] = []
         self.judged: list[list[float]] = []
         self._wrong_at = wrong_at
         self._nulls = 0
 
     def slots(self, calls: int) -> dict[str, Slots]:
-        return {one.role: Slots(calls, [torch.zeros(2)], (), [torch.zeros(2)], "cpu") for one in self.contenders}
+        return {one.role: Slots(calls, [torch.zeros(2)], (), [torch.zeros(2)], "cpu") for one in self.kernel_runs}
 
     def memory(self) -> int:
         return self.room << 10
@@ -250,8 +250,8 @@ class NoGate:
     def shuffle_allocations(self, *_: object) -> None:
         self.shot.append("relocated")
 
-    def shuffle_allocations_of(self, contender: Any, slots: dict[str, Slots], records: Any) -> None:
-        self.shot.append(f"{contender.role} relocated on {int(slots[contender.role].arguments(0)[0][0])}")
+    def shuffle_allocations_of(self, kernel_run: Any, slots: dict[str, Slots], records: Any) -> None:
+        self.shot.append(f"{kernel_run.role} relocated on {int(slots[kernel_run.role].arguments(0)[0][0])}")
 
     def warm_up_null(self, *_: object) -> None:
         """Nothing to warm."""
@@ -269,11 +269,11 @@ class NoGate:
         self._nulls += 1
         return {role: Clock(0.1 + self._nulls, 0.1) for role in records}
 
-    def run(self, contender: Any, slots: dict[str, Slots], record: Any, after_window: Any = None) -> Window:
-        layout = slots[contender.role]
+    def run(self, kernel_run: Any, slots: dict[str, Slots], record: Any, after_window: Any = None) -> Window:
+        layout = slots[kernel_run.role]
         (drawn,) = layout.arguments(0)
         assert layout.seed == drawn[0]
-        self.shot.append(f"{'' if after_window is None else 'usual, '}{contender.role} {int(drawn[0])}")
+        self.shot.append(f"{'' if after_window is None else 'usual, '}{kernel_run.role} {int(drawn[0])}")
         return Window(0.2 + float(drawn[0]), [], torch.full((1,), float(drawn[0])), False, 0.1)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:

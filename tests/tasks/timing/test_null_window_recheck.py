@@ -101,8 +101,8 @@ def poisoned(tmp_path: Path, alone_ms: list[float]) -> tuple[TimeRecord, NullWin
     for round_ in range(9):
         record.add(window(2.0), Clock(NULL_MS + 4.0 * (round_ % 3 == 0), 0.1))
     taken = iter(alone_ms)
-    contender = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
-    alone = NullWindowRecheck([contender], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(next(taken), 0.1)})
+    kernel_run = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    alone = NullWindowRecheck([kernel_run], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(next(taken), 0.1)})
     return record, alone
 
 
@@ -125,8 +125,8 @@ def test_an_honest_candidates_windows_are_shot_alone_three_times(tmp_path: Path)
     for round_ in range(9):
         record.add(window(2.0), Clock(NULL_MS + 0.002 * (round_ % 3), 0.1))
     taken = iter([NULL_MS, NULL_MS + 0.002, NULL_MS])
-    contender = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
-    alone = NullWindowRecheck([contender], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(next(taken), 0.1)})
+    kernel_run = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    alone = NullWindowRecheck([kernel_run], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(next(taken), 0.1)})
     alone.measure()
     alone.apply()
     assert not alone.corrected
@@ -141,8 +141,8 @@ def test_null_windows_without_the_gate_that_are_a_little_slower_beside_a_process
     for round_ in range(9):
         taken = slowed * null_ms + 0.01 * (round_ % 3)
         record.add(Window(3.5 + taken, [], torch.empty(0), None, 0.1), Clock(taken, 0.1))
-    contender = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
-    alone = NullWindowRecheck([contender], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(null_ms, 0.1)})
+    kernel_run = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    alone = NullWindowRecheck([kernel_run], {}, {CANDIDATE: record}, lambda: {CANDIDATE: Clock(null_ms, 0.1)})
     alone.measure()
     alone.apply()
     assert bool(alone.flags) is told
@@ -173,9 +173,9 @@ def compared(
         null = Clock(NULL_MS + more * nulls_too, 0.1)
         records[REFERENCE].add(window(2.0 + more), null)
         records[CANDIDATE].add(window(2.0 + more * own_too), null)
-    contenders = [KernelRun(role, Kernel("", KernelType.TORCH), tmp_path) for role in records]
+    kernel_runs = [KernelRun(role, Kernel("", KernelType.TORCH), tmp_path) for role in records]
     null_alone = dict.fromkeys(records, Clock(NULL_MS, 0.1))
-    alone = ReferenceAlone(contenders, {}, records, lambda: null_alone)
+    alone = ReferenceAlone(kernel_runs, {}, records, lambda: null_alone)
     alone.alone_ms = lambda: 2.0
     return records, alone
 
@@ -222,10 +222,10 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
     record = TimeRecord(10, is_cuda=True, gated=True)
     for _ in range(6):
         record.add(window(2.0), Clock(NULL_MS, 0.1))
-    contender = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
-    NullWindowRecheck([contender], {}, {CANDIDATE: record}, null, until=time.monotonic()).measure()
+    kernel_run = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    NullWindowRecheck([kernel_run], {}, {CANDIDATE: record}, null, until=time.monotonic()).measure()
     assert len(shot) == 3
-    NullWindowRecheck([contender], {}, {CANDIDATE: record}, null).measure()
+    NullWindowRecheck([kernel_run], {}, {CANDIDATE: record}, null).measure()
     assert len(shot) > 6
 
 
@@ -258,9 +258,9 @@ def beside(
     for _ in range(4):
         record.deferred_readback.add(window(2.1), Clock(held_back_ms, 0.1))
     others = [CheckNullWindows(HELD_BACK, record, record.deferred_readback, shoot, 0.1)]
-    contender = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
+    kernel_run = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), tmp_path)
     return NullWindowRecheck(
-        [contender], {CANDIDATE: LAYOUT}, {CANDIDATE: record}, lambda: {CANDIDATE: shoot()}, others
+        [kernel_run], {CANDIDATE: LAYOUT}, {CANDIDATE: record}, lambda: {CANDIDATE: shoot()}, others
     )
 
 
@@ -326,7 +326,7 @@ def test_what_was_shot_alone_is_known_to_the_next_job(tmp_path: Path) -> None:
 
 def test_nothing_is_known_of_what_was_shot_while_a_submission_lived(tmp_path: Path) -> None:
     alone, clocks = beside(tmp_path, shoot=lambda: Clock(NULL_MS, 0.1)), NullWindowCache()
-    alone._contenders[0].session = cast(Session, object())
+    alone._kernel_runs[0].session = cast(Session, object())
     alone.measure()
     alone.store(clocks)
     assert clocks.get(USUAL) == clocks.get(HELD_BACK) == []
@@ -348,8 +348,8 @@ def test_a_card_that_takes_far_longer_than_usual_is_told_and_nothing_of_it_is_kn
 def test_what_is_usual_is_learnt_beside_a_reference_too(tmp_path: Path) -> None:
     records, alone = compared(tmp_path, 0, nulls_too=False)
     alone._slots = dict.fromkeys(records, LAYOUT)
-    for contender in alone._contenders:
-        contender.session = cast(Any, "alive")
+    for kernel_run in alone._kernel_runs:
+        kernel_run.session = cast(Any, "alive")
     clocks = NullWindowCache()
     alone.measure()
     alone.store(clocks)

@@ -43,15 +43,15 @@ def test_a_reference_tells_what_a_call_takes_longer_by_itself_where_it_hands_in_
 
 
 class OnACard:
-    """Stands in for what shoots windows on a GPU: a call by itself takes `alone_ms` by the contender's role."""
+    """Stands in for what shoots windows on a GPU: a call by itself takes `alone_ms` by the kernel run's role."""
 
     def __init__(self, alone_ms: dict[str, float]) -> None:
         self.alone_ms = alone_ms
-        self.contenders = [SimpleNamespace(role=role, probe=None) for role in alone_ms]
-        self.bench = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
+        self.kernel_runs = [SimpleNamespace(role=role, probe=None) for role in alone_ms]
+        self.worker = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
         self.rounds = SimpleNamespace(
-            contenders=self.contenders,
-            candidate=self.contenders[-1],
+            kernel_runs=self.kernel_runs,
+            candidate=self.kernel_runs[-1],
             right=True,
             deadline=time.monotonic() + 600,
             slots=self.slots,
@@ -70,8 +70,8 @@ class OnACard:
             made.add(Window(0.16 + 50 * usual_ms + noise_ms, [], torch.empty(0), None, 0.1), Clock(0.16, 0.1))
         return made
 
-    def run(self, contender: Any, slots: dict[str, Slots], record: TimeRecord, **how: Any) -> Window:
-        return Window(0.16 + self.alone_ms[contender.role], [], torch.empty(0), None, 0.1)
+    def run(self, kernel_run: Any, slots: dict[str, Slots], record: TimeRecord, **how: Any) -> Window:
+        return Window(0.16 + self.alone_ms[kernel_run.role], [], torch.empty(0), None, 0.1)
 
     def null_window(self, *taken: Any, **how: Any) -> Clock:
         return Clock(0.16, 0.1)

@@ -34,19 +34,19 @@ def size(
     given: int = 1,
     **found: Calibration | None,
 ) -> WindowSize:
-    """Of contenders with such estimates, for which rehearsals found that."""
-    contenders = [
+    """Of kernel runs with such estimates, for which rehearsals found that."""
+    kernel_runs = [
         SimpleNamespace(role=role, estimate_ms=ms, upper_bound_ms=ms, returned=[]) for role, ms in estimates_ms.items()
     ]
     rounds: Any = SimpleNamespace(
-        contenders=contenders,
-        candidate=contenders[-1],
+        kernel_runs=kernel_runs,
+        candidate=kernel_runs[-1],
         example={role: [torch.empty(given, dtype=torch.uint8)] for role in estimates_ms},
-        bench=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
+        worker=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
         bytes_per_call=lambda: 1 << 20,
         memory=lambda: memory,
     )
-    monkeypatch.setattr(window_sizing, "calibrate", lambda contender, *_, **__: found[contender.role])
+    monkeypatch.setattr(window_sizing, "calibrate", lambda kernel_run, *_, **__: found[kernel_run.role])
     return WindowSize(cast(Trials, rounds), 1.0)
 
 

@@ -25,7 +25,7 @@ FUNCTION = "def kernel_fn(x):\n    return {}\ndef get_inputs():\n    return [tor
     ],
 )
 def test_what_passes_as_its_values_are_small_is_told(
-    bench: WorkerContext, shape: str, reference: str, candidate: str, error: str | None
+    worker: WorkerContext, shape: str, reference: str, candidate: str, error: str | None
 ) -> None:
     wire = {
         "kernel": {"kernel_type": "torch", "source_code": FUNCTION.format(candidate, shape)},
@@ -35,7 +35,7 @@ def test_what_passes_as_its_values_are_small_is_told(
         "rtol": 1e-2,
         "timeout": 60,
     }
-    outcome = run(Request.from_wire(wire), bench, lambda stage: None, lambda: False).outcome
+    outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
     assert outcome.status is Status.PASSED and outcome.comparison is not None, outcome.message
     precision = outcome.comparison.precision_check
     if error is None:  # Of sums that are zero in float64 there is none at all.

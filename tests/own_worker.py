@@ -1,4 +1,4 @@
-"""A workbench for tests, with a state folder of its own."""
+"""A worker for tests, with a state folder of its own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tasks.runtime.worker_context import WorkerContext
 
 
 @contextmanager
-def own_workbench() -> Iterator[WorkerContext]:
+def own_worker() -> Iterator[WorkerContext]:
     """Open inside the block; what it wrote is gone afterwards."""
     with tempfile.TemporaryDirectory() as state, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STATE_DIR", state)
         settings.cache_clear()
-        bench = WorkerContext()
+        worker = WorkerContext()
         try:
-            yield bench
+            yield worker
         finally:
-            bench.close()
+            worker.close()
     settings.cache_clear()
