@@ -52,9 +52,13 @@ _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})
 sys.dont_write_bytecode = True
-from pathlib import Path
-from backends.extensions.compiler_driver import main
-sys.exit(main({tool!r}, Path({folder!r}), sys.argv[1:]))
+try:
+    from pathlib import Path
+    from backends.extensions.compiler_driver import main
+    status = main({tool!r}, Path({folder!r}), sys.argv[1:])
+except Exception as error:
+    sys.exit(f"{failed}: {{type(error).__name__}}: {{error}}")
+sys.exit(status)
 """
 
 
@@ -84,7 +88,8 @@ def prepare(parent: Path) -> Path | None:
         (draft / "bin").mkdir()
         for tool in tools:
             driver = draft / "bin" / tool
-            text = _DRIVER.format(python=sys.executable, library=str(folder / "lib"), tool=tool, folder=str(folder))
+            names = {"python": sys.executable, "library": str(folder / "lib"), "tool": tool, "folder": str(folder)}
+            text = _DRIVER.format(**names, failed=compiler_driver.DRIVER_FAILED)
             driver.write_text(text, encoding="utf-8")
             driver.chmod(0o555)
         config = {**tools, "torch_include": str(torch_include())}

@@ -36,6 +36,8 @@ class EventStream:
     url: str
     over: bool = False
     _last_id: str = ""
+    _empty: int = 0
+    """Number of consecutive connections that brought no event."""
     _failures: int = 0
     _failed_since: float = 0.0
     _fields: dict[str, str] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class EventStream:
     def headers(self) -> dict[str, str]:
         """The headers of the next connection."""
         self._fields.clear()
+        self._empty += 1
         return {"Accept": "text/event-stream"} | ({"Last-Event-ID": self._last_id} if self._last_id else {})
 
     def line(self, line: str) -> Event | None:
@@ -64,7 +67,7 @@ class EventStream:
         except ValueError as error:
             raise ServiceError("an event of the service is no JSON; is there another service?") from error
         event = Event(fields.get("id", ""), fields["event"], data)
-        self._last_id, self._failures = event.id, 0
+        self._last_id, self._failures, self._empty = event.id, 0, 0
         self.over = event.name == DONE
         return event
 
@@ -78,7 +81,7 @@ class EventStream:
     def pause(self, failure: KernelEvalError | NoResponse | None) -> float:
         """Seconds until the next connection. `failure` is None if the service closed it. Raises after the patience."""
         if failure is None:
-            return 0.0
+            return self.retry.pause(self._empty, None) if self._empty else 0.0
         error = failure.error(self.url) if isinstance(failure, NoResponse) else failure
         if not isinstance(error, (ServiceError, RateLimited)):
             raise error

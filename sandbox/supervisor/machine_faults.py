@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+from backends.extensions.compiler_driver import DRIVER_FAILED
 from domain.fault import NO_TEMPORARY
 
 LEAST_FREE_BYTES = 16 << 20
@@ -28,6 +29,7 @@ _ENDED = (
     r"(?:Killed|Terminated) signal terminated program|terminated with signal (?:9|15)\b|died due to signal (?:9|15)\b"
     rf"|was killed by signal (?:9|15)\b|unable to execute command: (?:Killed|Terminated)|^FAILED: \[code={_FATAL}\]"
     r"|^(?:\S*sh: .*)?\b(?:Killed|Terminated)\b(?!:)"
+    rf"|^{DRIVER_FAILED}: "
 )
 _MACHINE = re.compile(f"{_ENDED}|{_SPACE}|{_MEMORY}")
 _MACHINE_EXCEPTION = re.compile(
@@ -47,6 +49,7 @@ _PASSING = re.compile(
     r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
     r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
     r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
+    rf"{DRIVER_FAILED}: |"
     r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"
     r"NVRTC_ERROR_(?!COMPILATION)\w+|(?:status|code)[ =](?:-\d|13[4-9]|143)"
 )

@@ -74,11 +74,12 @@ class Usage:
         return self._disk_was_full
 
     def filled_disk(self) -> bool:
-        """Whether the submission's own folder is large enough to have filled the volume."""
+        """Whether the submission's own files, with or without a name, are large enough to have filled the volume."""
         try:
-            return scratch_dir.used_bytes(self._folder) > machine_faults.FILLED_BYTES
+            named = scratch_dir.used_bytes(self._folder)
         except scratch_dir.FolderTooLarge:
             return True
+        return named + self._removed_bytes(named, machine_faults.FILLED_BYTES) > machine_faults.FILLED_BYTES
 
     def _has_too_much(self, now: float) -> bool:
         """A reading of processes that fork, map or end meanwhile may count their common memory more than once."""
@@ -109,27 +110,27 @@ class Usage:
             raise _too_much(f"left {error}") from error
         if used > scratch_dir.MAX_BYTES:
             raise _too_much(f"wrote more than {scratch_dir.MAX_BYTES >> 30} GiB into its folder")
-        if self._over_limit_by_deleted_files(used):
+        if used + self._removed_bytes(used, scratch_dir.MAX_BYTES) > scratch_dir.MAX_BYTES:
             limit = f"{scratch_dir.MAX_BYTES >> 30} GiB of the disk"
             raise _too_much(f"took more than {limit}, with files that it had removed and still held,")
 
-    def _over_limit_by_deleted_files(self, named: int) -> bool:
-        """Whether files without a name put it over the limit; searching for them takes milliseconds.
+    def _removed_bytes(self, named: int, enough: int) -> float:
+        """Disk space of files without a name, in bytes; 0 if it does not exceed `enough` with the `named` bytes.
 
-        It searches only if the disk has lost enough space. Others write to the disk too, so the loss counts only as far
-        as this submission holds, or may hide, that much.
+        Searching for them takes milliseconds, so it is done only if the disk has lost enough space. Others write to the
+        disk too, so the loss counts only as far as this submission holds, or may hide, that much.
         """
         room = scratch_dir.free_bytes(self._folder) + named
         self._room = max(self._room, room)
         lost = self._room - room
-        if named + lost <= scratch_dir.MAX_BYTES:
-            return False
+        if named + lost <= enough:
+            return 0.0
         with uid.inspecting_as(self.user):
             removed = removed_files.held(process_tree.with_descendants(self._pid), self._folder)
         most = removed.bytes + removed.max_unsized_bytes
         if not most:
             self._room = room
-        return named + min(most, lost) > scratch_dir.MAX_BYTES
+        return min(most, lost)
 
 
 def _too_much(what: str) -> KernelFault:

@@ -12,6 +12,7 @@ import pytest
 
 import kernel_eval_client as ke
 from kernel_eval_client.errors import JobFailed, ServiceError, StillRunning, UnknownJob, Unreachable
+from kernel_eval_client.events import EventStream
 from tests.client.conftest import Asked
 from tests.client.failing import Reply, Told, job, listening, problem
 from tests.conftest import free_port
@@ -113,6 +114,19 @@ def test_whose_fault_it_is(follow: Follow) -> None:
         with pytest.raises(ServiceError) as raised:
             next(client.events("j1"))
         assert not isinstance(raised.value, JobFailed)
+
+
+def test_connections_without_an_event_are_opened_after_growing_pauses() -> None:
+    stream = EventStream("j1", ke.Retry(first_pause_s=1.0, max_pause_s=60.0), "http://127.0.0.1")
+    pauses = []
+    for _ in range(3):
+        stream.headers()
+        pauses.append(stream.pause(None))
+    assert all(least <= pause <= 2 * least for least, pause in zip((0.5, 1.0, 2.0), pauses, strict=True))
+    stream.headers()
+    for line in ("id: 1", "event: stage", 'data: {"stage": "queued"}', ""):
+        stream.line(line)
+    assert stream.pause(None) == 0.0
 
 
 def test_a_report_is_waited_for(ask: Asked) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.extensions import toolchain
 from domain.fault import InfrastructureFault, KernelFault, Unproven
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
@@ -96,6 +97,20 @@ def test_a_compiler_that_reports_words_of_its_source_is_believed_to_do_so(tmp_pa
     assert machine_line(done.stderr) is None
 
 
+def test_a_compiler_driver_that_fails_itself_is_no_fault_of_the_source(tmp_path: Path) -> None:
+    folder = toolchain.prepare(tmp_path / "toolchains")
+    if folder is None:
+        pytest.skip("needs a C++ compiler")
+    (folder / "toolchain.json").write_text("{")
+    (tmp_path / "main.cpp").touch()
+    command = [folder / "bin" / "c++", "-c", "main.cpp", "-o", "main.o"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    line = machine_line(f"importing the source\n{done.stderr}\nninja: build stopped: subcommand failed.")
+    assert line is not None and "JSONDecodeError" in line
+    assert may_pass_again(line)
+
+
 @pytest.mark.parametrize("counted", [False, True], ids=["by somebody", "for want of memory"])
 def test_a_compiler_that_is_killed_from_outside_is_no_compile_error(
     session: Callable[..., Session], counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +148,7 @@ def test_memory_kills_meanwhile_are_told_with_a_compile_error_so_that_it_is_not_
 
 
 SAYS_SO = 'raise RuntimeError("No space left on device: Killed, Cannot allocate memory")'
+WRITES = "import os; held = open('much', 'wb', buffering=0); held.write(os.urandom(1 << 22)); os.fsync(held)"
 
 
 def test_a_source_that_says_so_itself_gets_its_compile_error(session: Callable[..., Session]) -> None:
@@ -160,12 +176,13 @@ def test_a_timeout_on_a_full_disk_is_not_the_kernels(
         session(seconds=1.0).build(Kernel("while True: pass", KernelType.TORCH))
 
 
-def test_who_has_filled_the_disk_himself_is_told_so(
-    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("source", [WRITES, WRITES + "; os.unlink('much')"], ids=["with a name", "without"])
+def test_a_submission_that_fills_the_disk_is_out_of_memory(
+    session: Callable[..., Session], source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_faults, "LEAST_FREE_BYTES", 1 << 62)
     monkeypatch.setattr(machine_faults, "FILLED_BYTES", 1 << 20)
     assert scratch_dir.MAX_BYTES > machine_faults.FILLED_BYTES
     with pytest.raises(KernelFault, match="filled the disk") as caught:
-        session().build(Kernel("open('much', 'wb').write(bytes(1 << 22))\nundefined_name", KernelType.TORCH))
+        session().build(Kernel(f"{source}\nundefined_name", KernelType.TORCH))
     assert caught.value.status is Status.OUT_OF_MEMORY
