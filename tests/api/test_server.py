@@ -37,6 +37,8 @@ from tests.api.routes.test_jobs import RESULT
 from tests.conftest import die_with_parent, free_port
 
 START_S = 30.0
+WAIT_S = 120
+"""What a client waits for at most, in s: far longer than a busy host takes to answer."""
 JSON = {"Content-Type": "application/json"}
 BODY = {"kernel": kernel(RELU, "torch")}
 
@@ -91,8 +93,8 @@ def serving(redis_url: str, folder: Path, further: dict[str, str], under: Sequen
 
 def test_submit_and_wait(server: Server, redis: Redis) -> None:
     records = JobStore(redis, 60)
-    with httpx.Client(base_url=server.url, timeout=30) as client, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.post, "/evaluate?wait=20", json=BODY)
+    with httpx.Client(base_url=server.url, timeout=2 * WAIT_S) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, f"/evaluate?wait={WAIT_S}", json=BODY)
         while not records.queue_length():
             time.sleep(0.005)
         (job,) = records.list()
@@ -102,7 +104,7 @@ def test_submit_and_wait(server: Server, redis: Redis) -> None:
         records.complete(job.job_id, claim.attempt, RESULT)
         answer = waiting.result()
         assert answer.status_code == 200 and answer.json().items() >= RESULT.items()
-        assert time.monotonic() - done_at < 1.0
+        assert time.monotonic() - done_at < WAIT_S / 2, "the waiter is woken by the end, not by its own time"
         assert client.get(answer.headers["Location"]).json()["result"] == answer.json()
 
 
@@ -226,7 +228,7 @@ def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
     with ThreadPoolExecutor(1) as pool:
         job_id = httpx.post(f"{server.url}/evaluate", json=BODY).json()["job_id"]
         before = listeners()
-        held = pool.submit(httpx.get, f"{server.url}/job/{job_id}?wait=60", timeout=90)
+        held = pool.submit(httpx.get, f"{server.url}/job/{job_id}?wait={WAIT_S}", timeout=2 * WAIT_S)
         while listeners() == before:
             time.sleep(0.01)
         began = time.monotonic()
@@ -234,7 +236,7 @@ def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
         answer = held.result()
         assert (answer.status_code, answer.json()["state"]) == (200, "queued")
         assert server.process.wait(timeout=START_S) == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < WAIT_S / 2, "the stop ends the wait"
 
 
 @pytest.mark.parametrize("server", [{"REQUIRE_API_KEYS": "on"}], indirect=True)

@@ -159,9 +159,9 @@ def test_a_source_that_tells_nothing_defines_nothing(source):
 
 @pytest.mark.parametrize("text", ["/*", "#if 0\n", "__global__ ", "__global__ __a__(", "(", "//", "__global__ a<"])
 def test_a_hostile_source_is_scanned_in_no_time(text):
-    started = time.monotonic()
+    started = time.process_time()
     defined_kernels(kernel(text * (MAX_CHARS // len(text)), KernelType.CUDA))
-    assert time.monotonic() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 def trace(*launched, stray_us=0.0, distinct=None, source=CUPTI):

@@ -98,10 +98,8 @@ def test_a_killed_holder_holds_no_more(state: Path) -> None:
     waiter.start()
     until(partial(in_line, state, 2))
     assert not got.is_set()
-    began = time.monotonic()
     os.kill(holder.pid, signal.SIGKILL)
     assert got.wait(10)
-    assert time.monotonic() - began < 1
     waiter.join()
     assert tickets(state, "card") == 0
     end(holder)
