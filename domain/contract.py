@@ -13,7 +13,7 @@ Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
 
 
-def _present(wire: dict[str, Any]) -> dict[str, Any]:
+def _without_none(wire: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in wire.items() if value is not None}
 
 
@@ -37,7 +37,7 @@ class TensorInit:
         return cls(**present)
 
     def to_wire(self) -> dict[str, Any]:
-        return _present({name: getattr(self, name) for name in self.__dataclass_fields__})
+        return _without_none({name: getattr(self, name) for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TensorSpec:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return _present(
+        return _without_none(
             {
                 "shape": list(self.shape),
                 "dtype": self.dtype,
@@ -135,7 +135,7 @@ class Argument:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return _present(
+        return _without_none(
             {
                 "name": self.name,
                 "type": self.type,
@@ -177,7 +177,7 @@ class Launch:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return _present(
+        return _without_none(
             {
                 "grid": list(self.grid) if self.grid else None,
                 "block": list(self.block) if self.block else None,

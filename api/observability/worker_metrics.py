@@ -68,7 +68,7 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
     )
     yield _stored_builds(alive, readings_by_worker)
     yield from _builders(redis)
-    yield from _cards([worker for worker in alive if worker.gpu_available], readings_by_worker)
+    yield from _gpu_metrics([worker for worker in alive if worker.gpu_available], readings_by_worker)
 
 
 def _states(alive: list[WorkerView]) -> Iterator[Metric]:
@@ -130,7 +130,7 @@ def _builders(redis: Redis) -> Iterator[Metric]:
     yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "Bytes of shipped builds in Redis.", shipped_bytes)
 
 
-def _cards(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Iterator[Metric]:
+def _gpu_metrics(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Iterator[Metric]:
     cards = {
         (worker.name, str(worker.gpu_index), worker.gpu_uuid or ""): readings_by_worker.get(worker.name, {}).get(
             "card", {}

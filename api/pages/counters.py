@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.typed_members import JsonObject, members, obj, objects
+from api.pages.typed_members import JsonObject, members, object_or_empty, objects_in_list
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 
@@ -69,28 +69,32 @@ def counters(result: JsonObject) -> Counters | None:
     titles = {CANDIDATE: CANDIDATE if result.get("ref_result") else "kernel", REFERENCE: REFERENCE}
     reports = {entry.side: entry for entry in entries(dict(result)) if not entry.is_text}
     by_side = members(metrics)
-    sides = [_side(name, title, by_side[name], reports.get(name)) for name, title in titles.items() if name in by_side]
+    sides = [
+        _kernel_run_counters(name, title, by_side[name], reports.get(name))
+        for name, title in titles.items()
+        if name in by_side
+    ]
     reason = None if metrics.get("status") == MEASURED else str(metrics.get("reason") or "no reason was given")
     by = ", ".join(str(part) for part in (metrics.get("profiler"), metrics.get("level")) if part)
     return Counters(reason, by, [side for side in sides if reason is None or side.rows])
 
 
-def _side(name: str, title: str, side: JsonObject, report: Entry | None) -> Side:
-    kernels = objects(side.get("kernels"))
+def _kernel_run_counters(name: str, title: str, side: JsonObject, report: Entry | None) -> Side:
+    kernels = objects_in_list(side.get("kernels"))
     omitted_count = side.get("kernels_omitted")
     reason = words.sentence(str(side["reason"])) if side.get("reason") else None
     if side.get("status") != MEASURED:
         reason = f"Not available: {side.get('reason') or 'no reason was given'}"
     advice = [
         (str(item.get("kernel") or words.NONE), str(item.get("message") or ""), _figures(item.get("figures")))
-        for item in objects(side.get("advice"))
+        for item in objects_in_list(side.get("advice"))
     ]
     more = max(0, len(kernels) - MAX_KERNELS) + (omitted_count if isinstance(omitted_count, int) else 0)
     return Side(name, title, reason, [_row(item) for item in kernels[:MAX_KERNELS]], more, advice, report)
 
 
 def _row(kernel: JsonObject) -> KernelRow:
-    speed, memory, held = (obj(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
+    speed, memory, held = (object_or_empty(kernel.get(name)) for name in ("speed_of_light", "memory", "occupancy"))
     launches, time = kernel.get("launches"), kernel.get("time_us")
     occupancy = percent(held.get("achieved_percent"))
     if held.get("theoretical_percent") is not None:
@@ -99,7 +103,8 @@ def _row(kernel: JsonObject) -> KernelRow:
         occupancy += f", limited by {words.name(held['limited_by'])}"
     often = f", {words.counted(launches, 'launch', 'launches')}" if isinstance(launches, int) else ""
     stalls = [
-        f"{words.name(each.get('reason'))} {percent(each.get('percent'))}" for each in objects(kernel.get("stalls"))
+        f"{words.name(each.get('reason'))} {percent(each.get('percent'))}"
+        for each in objects_in_list(kernel.get("stalls"))
     ]
     requested_metrics = [
         (str(name), f"{words.figure(one.get('value'), 6)} {one.get('unit') or ''}".rstrip())
@@ -114,7 +119,7 @@ def _row(kernel: JsonObject) -> KernelRow:
         hits=f"{percent(memory.get('l1_hit_percent'))}, {percent(memory.get('l2_hit_percent'))}",
         occupancy=occupancy,
         tensor=percent(kernel.get("tensor_percent")),
-        roofline=_roofline(obj(kernel.get("roofline"))),
+        roofline=_roofline(object_or_empty(kernel.get("roofline"))),
         stalls=", ".join(stalls[:STALLS]) or words.NONE,
         requested_metrics=requested_metrics,
     )
@@ -149,7 +154,7 @@ def _close(figure: str) -> str:
 
 
 def _figures(figures: Any) -> str:
-    return ", ".join(f"{words.name(name)} {_value(value)}" for name, value in obj(figures).items())
+    return ", ".join(f"{words.name(name)} {_value(value)}" for name, value in object_or_empty(figures).items())
 
 
 def _value(value: Any) -> str:

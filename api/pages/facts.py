@@ -39,10 +39,10 @@ def card(state: Result | None) -> Facts:
     if not state or state.get("unavailable"):
         return []
     facts: Facts = [
-        ("SM clock", _span(state, "sm_clock_mhz", "MHz", "max_sm_clock_mhz")),
-        ("Memory clock", _span(state, "memory_clock_mhz", "MHz", "max_memory_clock_mhz")),
-        ("Temperature", _span(state, "temperature_c", "°C")),
-        ("Power", _span(state, "power_w", "W", "power_limit_w")),
+        ("SM clock", _min_to_max(state, "sm_clock_mhz", "MHz", "max_sm_clock_mhz")),
+        ("Memory clock", _min_to_max(state, "memory_clock_mhz", "MHz", "max_memory_clock_mhz")),
+        ("Temperature", _min_to_max(state, "temperature_c", "°C")),
+        ("Power", _min_to_max(state, "power_w", "W", "power_limit_w")),
     ]
     used = state.get("memory_used_bytes")
     if used:
@@ -129,7 +129,7 @@ def _us(value: Any) -> float | None:
     return value / 1e3 if isinstance(value, int | float) else None
 
 
-def _span(state: Result, key: str, unit: str, limit: str | None = None) -> str:
+def _min_to_max(state: Result, key: str, unit: str, limit: str | None = None) -> str:
     span, most = state.get(key), state.get(limit) if limit else None
     if not span:
         return words.NONE

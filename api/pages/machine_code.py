@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.typed_members import objects
+from api.pages.typed_members import objects_in_list
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.artifact_store import Entry, entries
 
@@ -64,7 +64,7 @@ def _of(entry: Entry) -> str:
 
 def _rows(build: BuildFacts, named: str) -> list[ResourceRow]:
     """A row for the only kernel, or for each of several."""
-    several = [each for key in ("variants", "kernels") for each in objects(build.get(key))]
+    several = [each for key in ("variants", "kernels") for each in objects_in_list(build.get(key))]
     if not several:
         return [_row(build, named)] if build.get("registers") is not None else []
     return [_row(each, _name(each, number)) for number, each in enumerate(several[:MAX_ROWS], 1)]

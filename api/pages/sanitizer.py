@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from api.pages.typed_members import JsonObject, members, obj, objects
+from api.pages.typed_members import JsonObject, members, object_or_empty, objects_in_list
 
 CLEAN, FINDINGS = "clean", "findings"
 MEANS = {
@@ -74,7 +74,7 @@ def sanitized(kernel: JsonObject) -> Sanitized | None:
 
 
 def _tools(kernel: JsonObject) -> dict[str, JsonObject]:
-    return members(obj(kernel.get("sanitizer")).get("tools"))
+    return members(object_or_empty(kernel.get("sanitizer")).get("tools"))
 
 
 def _whole(value: Any, default: int) -> int:
@@ -82,12 +82,12 @@ def _whole(value: Any, default: int) -> int:
 
 
 def _errors(tool: JsonObject) -> int:
-    listed = sum(_whole(each.get("count"), 1) for each in objects(tool.get("findings")))
+    listed = sum(_whole(each.get("count"), 1) for each in objects_in_list(tool.get("findings")))
     return listed + _whole(tool.get("findings_omitted"), 0)
 
 
 def _tool(name: str, tool: JsonObject) -> Tool:
-    findings, status = objects(tool.get("findings")), tool.get("status")
+    findings, status = objects_in_list(tool.get("findings")), tool.get("status")
     if status == FINDINGS:
         became = words.counted(_errors(tool), "error")
     else:

@@ -8,16 +8,16 @@ from typing import Any
 JsonObject = Mapping[str, Any]
 
 
-def obj(value: Any) -> JsonObject:
+def object_or_empty(value: Any) -> JsonObject:
     """The object, or an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def objects(value: Any) -> list[JsonObject]:
+def objects_in_list(value: Any) -> list[JsonObject]:
     """The objects in a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def members(value: Any) -> dict[str, JsonObject]:
     """The members of an object that are objects themselves."""
-    return {str(name): item for name, item in obj(value).items() if isinstance(item, Mapping)}
+    return {str(name): item for name, item in object_or_empty(value).items() if isinstance(item, Mapping)}

@@ -67,9 +67,9 @@ _cancel = CancelSchema()
 
 
 def ignored(body: Any, operation: str | None = None, *, suggest: bool = True) -> list[str]:
-    """The names in a body that no field reads, also in its kernels' contracts; `suggest` adds the most similar field.
+    """Returns the names in a body, and in its kernels' contracts, that no field reads.
 
-    Without an operation, the body is one of a batch.
+    `suggest` adds the most similar field. `operation` is None for a body of a batch, which names its own operation.
     """
     if not isinstance(body, dict):
         return []

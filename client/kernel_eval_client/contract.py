@@ -11,13 +11,13 @@ Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
 
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _fields_in(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
     """The members of `wire` that are fields of the dataclass, without nulls: these keep the field's default."""
-    return _present({each.name: wire.get(each.name) for each in fields(cls)})
+    return _without_none({each.name: wire.get(each.name) for each in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class TensorInit:
     step: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
-        return _present({each.name: getattr(self, each.name) for each in fields(self)})
+        """The JSON object that the service accepts."""
+        return _without_none({each.name: getattr(self, each.name) for each in fields(self)})
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, Any]) -> TensorInit:
@@ -54,7 +54,7 @@ class TensorData:
     compress: str = "none"
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
+        """The JSON object that the service accepts."""
         return {"data_b64": self.data_b64, "dtype": self.dtype, "shape": list(self.shape), "compress": self.compress}
 
     @classmethod
@@ -74,7 +74,7 @@ class TensorSpec:
     strides: Sequence[int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
+        """The JSON object that the service accepts."""
         wire: dict[str, Any] = {"shape": list(self.shape), "dtype": self.dtype}
         if self.strides is not None:
             wire["strides"] = list(self.strides)
@@ -107,7 +107,7 @@ class ArgSpec:
     is_meta: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
+        """The JSON object that the service accepts."""
         wire: dict[str, Any] = {"name": self.name, "type": self.type, "role": self.role}
         if self.value is not None:
             wire["value"] = self.value
@@ -133,7 +133,7 @@ class LaunchDim:
     z: Dimension = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
+        """The JSON object that the service accepts."""
         return {"x": self.x, "y": self.y, "z": self.z}
 
     @classmethod
@@ -175,8 +175,8 @@ class LaunchConfig:
                 object.__setattr__(self, name, LaunchDim.from_dict(geometry))
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
-        wire = _present({name: getattr(self, name) for name in ("num_warps", "num_stages", "shared_mem")})
+        """The JSON object that the service accepts."""
+        wire = _without_none({name: getattr(self, name) for name in ("num_warps", "num_stages", "shared_mem")})
         for name in ("grid", "block"):
             dimensions: LaunchDim | None = getattr(self, name)
             if dimensions is not None:
@@ -197,7 +197,7 @@ class IOContract:
     launch: LaunchConfig | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire's form."""
+        """The JSON object that the service accepts."""
         wire: dict[str, Any] = {"args": [arg.to_dict() for arg in self.args]}
         if self.launch is not None:
             wire["launch"] = self.launch.to_dict()

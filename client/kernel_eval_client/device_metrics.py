@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.typed_members import member, number, objects, text, whole
+from kernel_eval_client.typed_members import member, number, objects_in_list, text, whole
 
 MEASURED = "measured"
 FULL = 99.5
@@ -73,7 +73,9 @@ class KernelMetrics:
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> KernelMetrics:
         """Reads one entry of `kernels`; missing or malformed members become None."""
-        stalls = [(text(each.get("reason")), number(each.get("percent"))) for each in objects(wire.get("stalls"))]
+        stalls = [
+            (text(each.get("reason")), number(each.get("percent"))) for each in objects_in_list(wire.get("stalls"))
+        ]
         requested, registers = wire.get("requested_metrics"), number(wire.get("registers"))
         return cls(
             name=text(wire.get("name")) or "?",
@@ -122,12 +124,12 @@ class SideMetrics:
                 text(each.get("message")) or "",
                 figures if isinstance(figures := each.get("figures"), Mapping) else {},
             )
-            for each in objects(wire.get("advice"))
+            for each in objects_in_list(wire.get("advice"))
         ]
         return cls(
             status=text(wire.get("status")) or "unavailable",
             reason=text(wire.get("reason")),
-            kernels=tuple(KernelMetrics.from_wire(each) for each in objects(wire.get("kernels"))),
+            kernels=tuple(KernelMetrics.from_wire(each) for each in objects_in_list(wire.get("kernels"))),
             kernels_omitted=whole(wire.get("kernels_omitted")) or 0,
             advice=tuple(advice),
             seconds=number(wire.get("seconds")),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.typed_members import objects, text
+from kernel_eval_client.typed_members import objects_in_list, text
 
 UPPER_BOUND = "upper_bound"
 """The code of a time that is too short to be measured."""
@@ -46,4 +46,4 @@ class Flag:
     @classmethod
     def all_of(cls, wire: object) -> tuple[Flag, ...]:
         """From a list of the wire's; members that are no objects are left out."""
-        return tuple(map(cls.from_dict, objects(wire)))
+        return tuple(map(cls.from_dict, objects_in_list(wire)))

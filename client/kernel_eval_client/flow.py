@@ -73,7 +73,7 @@ class Connectivity:
     lost: bool = False
 
     def record(self, response: Response | NoResponse) -> bool:
-        """Records the outcome of a call. Returns True if an outage begins with it."""
+        """Notes whether a call got a response. Returns True for the first call without one."""
         before, self.lost = self.lost, isinstance(response, NoResponse)
         return self.lost and not before
 

@@ -14,9 +14,9 @@ TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
 @dataclass(frozen=True)
 class Job:
-    """One job. `state` is queued, building, waiting, running, completed, failed or cancelled; times are epoch seconds.
+    """A snapshot of one job, as the service last reported it. Times are epoch seconds.
 
-    `completed` is every verdict about a kernel, `failed` the service's own fault. `queue_position` 0 is next.
+    `state` is queued, building, waiting, running, completed, failed or cancelled: `completed` is every verdict about a kernel, `failed` the service's own fault. `queue_position` 0 is next.
     `explanation` says in a sentence what was found, None in a list; `batch_index` which of its batch's bodies it was.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_eval_client.typed_members import number, objects, whole
+from kernel_eval_client.typed_members import number, objects_in_list, whole
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MachineCode:
     @classmethod
     def all_of(cls, build: Mapping[str, Any], name: str) -> list[MachineCode]:
         """Reads every kernel in `build`; `name` is the name of a single kernel without one."""
-        entries = [entry for key in ("variants", "kernels") for entry in objects(build.get(key))]
+        entries = [entry for key in ("variants", "kernels") for entry in objects_in_list(build.get(key))]
         if entries:
             return [cls._of(entry, _variant_label(entry, number)) for number, entry in enumerate(entries, 1)]
         return [cls._of(build, str(build.get("kernel") or name))] if build.get("registers") is not None else []

@@ -134,11 +134,11 @@ class KernelResult:
 
 @dataclass(frozen=True)
 class Result:
-    """One verdict. `reference` and `speedup` only of comparisons; `raw` is the answer as it came.
+    """One verdict. Only comparisons have `reference` and `speedup`; `raw` is the response body.
 
-    `budget` has in `skipped_checks` what was not checked; `reused_from` names the job that the answer was given to
-    first. `explanation` is the verdict in a sentence, `report` the path of the page for a person. Services without them
-    give None. `speedup_unavailable_reason` says why a comparison has no `speedup`.
+    `budget["skipped_checks"]` lists the checks that were left out. `reused_from` names the earlier job whose result
+    this is. `explanation` is the verdict in one sentence, `report` the path of the HTML report; both are None if the
+    service lacks them. `speedup_unavailable_reason` says why a comparison has no `speedup`.
     """
 
     job_id: str

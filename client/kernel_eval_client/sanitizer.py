@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel_eval_client.typed_members import number, objects, text, whole
+from kernel_eval_client.typed_members import number, objects_in_list, text, whole
 
 SOURCES = (None, "kernel.cu", "kernel.py")
 """Names of the submission's own file in a build; None if the tool names no file."""
@@ -112,7 +112,7 @@ def _tool(name: str, wire: Mapping[str, Any]) -> Tool:
             message=text(each.get("message")),
             count=max(1, whole(each.get("count")) or 1),
         )
-        for each in objects(wire.get("findings"))
+        for each in objects_in_list(wire.get("findings"))
     ]
     omitted = whole(wire.get("findings_omitted")) or 0
     return Tool(name, text(wire.get("status")) or UNAVAILABLE, text(wire.get("reason")), tuple(findings), omitted)

@@ -35,6 +35,6 @@ def member(value: Any, *names: str) -> Any:
     return value
 
 
-def objects(value: Any) -> list[Mapping[str, Any]]:
+def objects_in_list(value: Any) -> list[Mapping[str, Any]]:
     """The JSON objects in a list; [] for anything but a list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

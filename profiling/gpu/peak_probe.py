@@ -86,7 +86,7 @@ def _cache_rate(l2: int, device: str) -> float | None:
     if not l2:
         return None
     rates = []
-    for buffers, kernel in ((2, _negate), (1, _fill)):
+    for buffers, kernel in ((2, _negate_kernel), (1, _fill_kernel)):
         sizes = [int(l2 * share) // 4 for share in (SMALL_SHARE, LARGE_SHARE)]
         small, large = (_burst_s(kernel, size, device) for size in sizes)
         if large > small:
@@ -94,11 +94,11 @@ def _cache_rate(l2: int, device: str) -> float | None:
     return max(rates, default=None)
 
 
-def _negate(source: torch.Tensor, into: torch.Tensor) -> None:
+def _negate_kernel(source: torch.Tensor, into: torch.Tensor) -> None:
     torch.neg(source, out=into)
 
 
-def _fill(source: torch.Tensor, into: torch.Tensor) -> None:
+def _fill_kernel(source: torch.Tensor, into: torch.Tensor) -> None:
     into.fill_(1.0)
 
 

@@ -42,7 +42,7 @@ def _sectors_a_request(op: str) -> _Reading:
     return lambda of: sectors_a_request(of, op)
 
 
-def _unit(name: str, unit: str) -> _Reading:
+def _unit_if_measured(name: str, unit: str) -> _Reading:
     """A reading that gives the unit if the figure exists."""
     return lambda of: None if of.total(name) is None else unit
 
@@ -144,10 +144,10 @@ CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
     },
     "timing_metrics": {
         "gpu_time_duration_sum": _nanoseconds,
-        "gpu_time_duration_unit": _unit(DURATION, "nsecond"),
+        "gpu_time_duration_unit": _unit_if_measured(DURATION, "nsecond"),
         "gpu_time_duration_seconds": _total(DURATION),
         "gpc_cycles_elapsed_max": _total(_CYCLES),
-        "gpc_cycles_elapsed_unit": _unit(_CYCLES, "cycle"),
+        "gpc_cycles_elapsed_unit": _unit_if_measured(_CYCLES, "cycle"),
     },
 }
 """The original service's names. This service chose the metric behind each name that ncu no longer has."""

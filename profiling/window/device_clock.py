@@ -33,7 +33,7 @@ class DeviceClock:
 
     def __init__(self, gate: Gate) -> None:
         gate.reach()  # Before the first window, because it takes the driver longer than a short one.
-        _other_stream()
+        _rescue_stream()
         self._gate = gate
         self._setup_begin, self._release, self._end = (_event() for _ in range(3))
 
@@ -80,12 +80,12 @@ class DeviceClock:
             if time.monotonic() > until and not _stream().query():
                 log.critical("the referee's stream waits for a runner that is gone; ending this process")
                 os._exit(LOST_EXIT)
-            self._gate.force_release(_other_stream(), sequence_number)
+            self._gate.force_release(_rescue_stream(), sequence_number)
             time.sleep(POLL_S)
 
 
 @cache
-def _other_stream() -> int:
+def _rescue_stream() -> int:
     """A second stream of this process, made ahead: once a stream is stuck, any driver call may wait for it."""
     return independent_stream()
 

@@ -167,7 +167,7 @@ class WindowSession:
         call_ms = finite_numbers(self._expect("times").get("call_ms"))
         return Window(clock.elapsed_ms, call_ms, snapshot, changed, clock.setup_ms, overwritten)
 
-    def relocate(self, slots: Slots, size: int) -> None:
+    def shift_allocations(self, slots: Slots, size: int) -> None:
         """Moves the memory that calls use between launches, by one run of the calls over the image.
 
         The image must not hold the next window's inputs. It holds them as drawn, not as the last window left them: a
@@ -177,7 +177,7 @@ class WindowSession:
         self._send_layout(slots, arena)
         self.device.copy(slots.image, arena.bytes[: slots.size])
         self.device.synchronize()
-        self.session.relocate(size)
+        self.session.shift_allocations(size)
 
     def send_layout(self, slots: Slots) -> None:
         """Sends the runner the layout of a later window, so that it prepares its calls while others are busy."""

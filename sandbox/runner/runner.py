@@ -236,8 +236,11 @@ class Runner:
             lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)
         )
 
-    def relocate(self, message: Message) -> Message:
-        """Moves the memory that calls keep between launches; calls once, so that the next window finds its memory."""
+    def shift_allocations(self, message: Message) -> Message:
+        """Shifts the kernel's temporary device memory to new addresses, behind a pad, and runs the calls once.
+
+        The allocator reuses these addresses in the next window.
+        """
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
         self._call_all(with_events=False).copy_outputs()

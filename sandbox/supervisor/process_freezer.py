@@ -120,7 +120,7 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
 
 
 def thaw(pid: int, members: Collection[int], descriptor: int) -> None:
-    """Lets the process of that pidfd continue, and the other members that still are its descendants."""
+    """Continues the process of the pidfd `descriptor`, and those of `members` that still are its descendants."""
     for member in members:
         if member != pid:
             signal_child(member, signal.SIGCONT, members)

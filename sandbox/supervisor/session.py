@@ -206,9 +206,9 @@ class Session:
         """Calls until warm, then once for the tool above the runner."""
         self.runner.request({"op": "inspect", "args": values.encode(self.place(args)), "warm_up": warm_up})
 
-    def relocate(self, size: int) -> None:
+    def shift_allocations(self, size: int) -> None:
         """Has the runner move the device memory that its calls keep, behind a pad of `size` bytes."""
-        self.runner.request({"op": "relocate", "bytes": size})
+        self.runner.request({"op": "shift_allocations", "bytes": size})
 
     def reserve(self, size: int) -> Arena:
         """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""

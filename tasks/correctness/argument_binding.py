@@ -12,9 +12,9 @@ from tasks.runtime.kernel_run import KernelRun
 from validation.inputs.contract_inputs import (
     ContractInputs,
     arguments_for,
-    counterparts,
     input_positions,
     inputs_needing_copy,
+    match_arguments,
     plain_call_positions,
 )
 
@@ -96,7 +96,7 @@ class ArgumentBinder:
             return self._inputs_only(drawn)
         positions = list(names)
         with self._candidate.attribute_faults():
-            pairs = {index: positions[number] for index, number in counterparts(io, list(names.values())).items()}
+            pairs = {index: positions[number] for index, number in match_arguments(io, list(names.values())).items()}
             # An argument without a counterpart is an output, or the same in every set.
             unpaired = [index for index, argument in enumerate(io.args) if argument.is_tensor and index not in pairs]
             stackable = all(own.can_stack(index, numbers) for index in unpaired)

@@ -1,4 +1,7 @@
-"""Job records in Redis: the only authority on every job, changed only by compare-and-set."""
+"""Job records in Redis: the only authority on every job, changed only by compare-and-set.
+
+docs/architecture.md lists every key and field ("What Redis holds of a job").
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target of builds and runs: the device that this process's torch sees."""
+"""Detects the target of builds and runs: device and compute capability, as this process's torch sees them."""
 
 from __future__ import annotations
 

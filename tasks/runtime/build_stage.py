@@ -103,14 +103,14 @@ class Building:
             if faults and _would_fail_again(fault):
                 with suppress(KernelFault):  # `seal` raises it for a folder that is too large: then nothing is stored.
                     kernel_run.seal()
-                    self._store(kernel_run, cache, key, None, _without_paths(fault, kernel_run))
+                    self._cache_build(kernel_run, cache, key, None, _without_paths(fault, kernel_run))
             raise
         finally:
             self._note_builder(kernel_run, self._build_session.name)
         if kernel_run.artifact.deferred is None:
             artifact = kernel_run.artifact
             text = without_machine_paths(artifact.log, kernel_run.folder)
-            self._store(kernel_run, cache, key, dataclasses.replace(artifact, log=text), None)
+            self._cache_build(kernel_run, cache, key, dataclasses.replace(artifact, log=text), None)
 
     def _use_shared_or_build(self, kernel_run: KernelRun, cache: BuildCache, key: str, packed: bytes | None) -> None:
         """Uses the build that another node shared; builds here if there is none, or if anything is wrong with it."""
@@ -123,7 +123,7 @@ class Building:
         else:
             self._use(kernel_run, cached)
 
-    def _store(
+    def _cache_build(
         self, kernel_run: KernelRun, cache: BuildCache, key: str, artifact: Artifact | None, fault: KernelFault | None
     ) -> None:
         finished = Finished(artifact, fault, kernel_run.output, time.time(), self._build_session.name)

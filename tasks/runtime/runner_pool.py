@@ -258,8 +258,10 @@ def closest_pair(waiting: list[PooledRunner], count: int, usual_ms: float | None
 
 
 def _launch_ms(session: Session) -> float | None:
-    """The time of a launch in that runner's context, in ms. It measures twice if the first time fails: a new context
-    would cost far more."""
+    """Measures the launch latency in the runner's context, in ms; None if it stays unknown.
+
+    It measures once more if the first tries disagree, because a new context costs far more.
+    """
     launch_ms = session.launch_ms()
     return launch_ms if launch_ms is not None else session.launch_ms()
 

@@ -24,4 +24,4 @@ def shuffle_allocations(kernel_run: KernelRun, slots: Slots, record: TimeRecord)
     release.
     """
     if record.gated and record.launches != 1 and slots.filled and kernel_run.window_session is not None:
-        kernel_run.window_session.relocate(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
+        kernel_run.window_session.shift_allocations(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))

@@ -129,14 +129,14 @@ def arguments_for(
     """
     inputs = _inputs_of(reference_io, reference_draw)
     arguments = list(candidate_draw)
-    for index, source in counterparts(candidate, [name for name, _ in inputs]).items():
+    for index, source in match_arguments(candidate, [name for name, _ in inputs]).items():
         spec = candidate.args[index].tensor_spec
         assert spec is not None
         arguments[index] = _as_declared(candidate.args[index].name, spec, candidate_draw[index], *inputs[source])
     return arguments
 
 
-def counterparts(candidate: IOContract, source_names: Sequence[str | None]) -> dict[int, int]:
+def match_arguments(candidate: IOContract, source_names: Sequence[str | None]) -> dict[int, int]:
     """Maps the index of each candidate argument to the number of the reference's input tensor; `source_names` are the
     latter's names.
 
@@ -187,7 +187,7 @@ def inputs_needing_copy(
     inputs = _inputs_of(reference_io, reference_draw)
     return [
         candidate.args[index].name
-        for index, source in counterparts(candidate, [name for name, _ in inputs]).items()
+        for index, source in match_arguments(candidate, [name for name, _ in inputs]).items()
         if _steps(candidate_draw[index]) != _steps(inputs[source][1])
     ]
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show_device
 from kernel_eval_client.cli.terminal import Grid, Terminal
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, for_command_line, milliseconds, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, first_line, for_command_line, milliseconds
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import error_lines, excerpt
 from kernel_eval_client.job import Job
@@ -99,7 +99,7 @@ def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
         spills = None if code.spill_store_bytes is None else code.spill_store_bytes + (code.spill_load_bytes or 0)
         figures = (code.registers, code.local_bytes, spills, code.shared_bytes)
         table.add_row(
-            f"  {short(code.name)}",
+            f"  {first_line(code.name)}",
             *("–" if figure is None else str(figure) for figure in figures),
             "–" if code.occupancy is None else f"{code.occupancy:.0%}",
             (code.limited_by or "–").replace("_", " "),
@@ -183,7 +183,7 @@ def summary(console: Terminal, finished: Iterable[Finished]) -> None:
             Text(verdict, style=GOOD if passed else BAD),
             runtime(entry.result.kernel if entry.result else None),
             speedup(entry.result.speedup if entry.result else None),
-            truncatable(short(text or "", REMARK), DIM),
+            truncatable(first_line(text or "", REMARK), DIM),
         )
     console.table(table)
     console.say()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_eval_client.cli.terminal import Grid, Terminal
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, milliseconds, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, first_line, milliseconds
 from kernel_eval_client.device_metrics import DeviceMetrics, KernelMetrics, SideMetrics
 from kernel_eval_client.explain import finding_excerpt
 from kernel_eval_client.sanitizer import Sanitizer, Tool
@@ -38,9 +38,9 @@ def _side(console: Terminal, name: str, side: SideMetrics) -> None:
     for kernel in side.kernels[:KERNELS]:
         for metric in kernel.requested_metrics:
             value = "–" if metric.value is None else f"{metric.value:.6g} {metric.unit}".rstrip()
-            console.say(f"  metric    {short(kernel.name)}: {metric.name} = {value}")
+            console.say(f"  metric    {first_line(kernel.name)}: {metric.name} = {value}")
     for advice in side.advice[:ADVICE]:
-        console.say(("  advice    ", "cyan"), f"{short(advice.kernel)}: {advice.message}")
+        console.say(("  advice    ", "cyan"), f"{first_line(advice.kernel)}: {advice.message}")
     if len(side.advice) > ADVICE:
         console.say(f"  {len(side.advice) - ADVICE} more pieces of advice (--json has them)", style=DIM)
 
@@ -53,7 +53,7 @@ def _row(kernel: KernelMetrics) -> tuple[str, ...]:
     if kernel.stalls:
         waits = f"{kernel.stalls[0].reason.replace('_', ' ')} {_percent(kernel.stalls[0].percent)}"
     return (
-        f"  {short(kernel.name)}",
+        f"  {first_line(kernel.name)}",
         milliseconds(None if kernel.time_us is None else kernel.time_us / 1e3),
         "–" if kernel.share is None else f"{kernel.share:.0%}",
         _percent(kernel.sm_percent),

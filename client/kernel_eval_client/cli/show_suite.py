@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kernel_eval_client.cli.show import runtime, speedup, table_of, truncatable
 from kernel_eval_client.cli.terminal import Grid, Terminal
-from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, short
+from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, first_line
 from kernel_eval_client.suites import Case, Outcome, Score, score
 from kernel_eval_client.suites.scoring import Mean, Share
 
@@ -39,7 +39,7 @@ def table(console: Terminal, outcomes: Iterable[Outcome]) -> None:
             ),
             *(runtime(result.reference if result else None), runtime(result.kernel if result else None)),
             speedup(result.speedup if result else None),
-            truncatable(short((result.error if result else outcome.reason) or "", REMARK), DIM),
+            truncatable(first_line((result.error if result else outcome.reason) or "", REMARK), DIM),
         )
     console.table(grid)
 
@@ -88,7 +88,7 @@ def listing(console: Terminal, cases: Iterable[Case]) -> None:
         kernel = case.candidate.kernel
         grid.add_row(
             *(Text(case.problem.name), Text(case.candidate.label), str(kernel.kernel_type) if kernel else "–"),
-            Text(short(case.problem.about))
+            Text(first_line(case.problem.about))
             if case.refused is None
             else Text(f"cannot be submitted: {case.refused}", DIM),
         )

@@ -17,7 +17,7 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.4g} ms" if value < 1000.0 else f"{value / 1000:.4g} s"
 
 
-def short(text: str, maximum: int = SHORT) -> str:
+def first_line(text: str, maximum: int = SHORT) -> str:
     """The first line of a text, cut to `maximum` characters."""
     line = text.partition("\n")[0]
     return line if len(line) <= maximum else f"{line[: maximum - 1]}…"

@@ -34,10 +34,10 @@ def {ENTRY}({{names}}):
 def with_entry(
     source: str, modules: Sequence[str], function: str, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[str, str]:
-    """The source, followed by a wrapper where the call needs one, and the name of the function to call.
+    """Returns the source, with a wrapper if the call needs one, and the name of the function to call.
 
-    `modules` are the other sources that may define the function. The wrapper calls it by keyword, and puts outputs
-    that it returns as a dict into the definition's order. Raises NotConvertible where the function requires a keyword
+    `modules` are the other sources that may define the function. The wrapper passes arguments by keyword, and returns
+    a dict's outputs in the definition's order. Raises NotConvertible where the function requires a keyword
     argument that is no input of the definition.
     """
     parameters = next(filter(None, (_arguments(text, function) for text in (source, *modules))), None)

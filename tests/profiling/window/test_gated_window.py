@@ -159,7 +159,7 @@ class Stuck:
         self.times = times
         self.seconds = 0.0
         monkeypatch.setattr(device_clock, "_event", lambda: None)
-        monkeypatch.setattr(device_clock, "_other_stream", lambda: 5)
+        monkeypatch.setattr(device_clock, "_rescue_stream", lambda: 5)
         monkeypatch.setattr(device_clock, "_stream", lambda: self)
         monkeypatch.setattr(device_clock, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.passes))
 

@@ -54,7 +54,7 @@ def test_calls_are_made_over_what_was_drawn_and_not_over_what_a_window_left(sess
     for _ in range(3):
         window = place.window(slots)
         assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [6, 6]
-        place.relocate(slots, 1 << 20)
+        place.shift_allocations(slots, 1 << 20)
     window = place.window(slots, meanwhile=lambda: slots.broadcast([torch.tensor([2])]))
     assert [outputs[0].item() for outputs in slots.read(window.snapshot)] == [3, 3]
 

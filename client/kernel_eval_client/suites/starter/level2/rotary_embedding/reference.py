@@ -1,4 +1,4 @@
-"""Pairs of each row's halves turned by the angles of its place."""
+"""Rotary position embedding: rotates each pair of elements (i, i + half) by the angle of its position."""
 
 import torch
 
