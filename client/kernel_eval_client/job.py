@@ -16,7 +16,8 @@ TERMINAL = frozenset({"completed", "failed", "cancelled"})
 class Job:
     """A snapshot of one job, as the service last reported it. Times are epoch seconds.
 
-    `state` is queued, building, waiting, running, completed, failed or cancelled: `completed` is every verdict about a kernel, `failed` the service's own fault. `queue_position` 0 is next.
+    `state` is queued, building, waiting, running, completed, failed or cancelled: `completed` is every verdict about
+    a kernel, `failed` the service's own fault. `queue_position` 0 is next.
     `explanation` says in a sentence what was found, None in a list; `batch_index` which of its batch's bodies it was.
     """
 
