@@ -34,15 +34,15 @@ def text() -> str:
     return _INTRODUCTION + "\n" + "\n".join(_lines(subjects())) + "\n"
 
 
-def _lines(found: list[Subject]) -> Iterator[str]:
-    for subject in found:
+def _lines(every_subject: list[Subject]) -> Iterator[str]:
+    for subject in every_subject:
         yield from [f"## {subject.title}", "", subject.about, ""]
         yield from _table("figures", "measured", "command")
         yield from (_run_row(run) for run in subject.runs)
         yield ""
     yield from ["## Machines", ""]
     yield from _table("machine", "GPU", "driver", "cores")
-    machines = {run.machine: None for subject in found for run in subject.runs}
+    machines = {run.machine: None for subject in every_subject for run in subject.runs}
     yield from (_machine_row(machine) for machine in machines)
 
 
