@@ -1,0 +1,1 @@
+"""Measured figures as data files, and the page that is generated from them."""
