@@ -26,7 +26,7 @@ result_serializer = "json"
 event_serializer = "json"
 # One queue for every kind of kernel. There is also a queue for each GPU model, for jobs that name it, and one for each
 # worker, for jobs that another worker has failed (tasks/worker/lifecycle.py). The queues do not decide the order of
-# jobs (docs/adr/0021).
+# jobs (docs/adr/0005).
 task_default_queue = "evaluate"
 # The job record is the result. Celery's own results would also subscribe each publisher, and leak (celery#6963).
 result_backend = "disabled://"

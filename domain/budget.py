@@ -34,10 +34,10 @@ class Effort:
     - `device_time`: factor of the usual time for narrowing the interval.
     - `window`: factor of the usual length of a comparison's window. Drawing and comparing its calls takes most of its
       cost.
-    - `lone_window`: the same for a kernel alone, whose windows start sooner or later in each process (docs/adr/0037).
+    - `lone_window`: the same for a kernel alone, whose windows start sooner or later in each process (docs/adr/0022).
     - `validation_sets`: fresh input sets that are compared before the timing.
     - `processes`, `pairs`: processes that a kernel alone, or a comparison, is judged in, one after the other. A
-      kernel's time differs more between processes than between windows (docs/adr/0038). Rounds and time are divided
+      kernel's time differs more between processes than between windows (docs/adr/0021). Rounds and time are divided
       among them.
     - `skipped_checks`: names of further checks that the level skips; a `thorough` level skips none.
     """

@@ -1,4 +1,4 @@
-"""Combines the timings of the same kernels from several processes into one time and one speed-up (docs/adr/0038).
+"""Combines the timings of the same kernels from several processes into one time and one speed-up (docs/adr/0021).
 
 The processes are the sample: more windows in one process cannot average out the differences between processes.
 """

@@ -118,7 +118,7 @@ def coarse(calls: int) -> int:
     """`calls` rounded up to one of eight numbers an octave: every number up to 16, then every second one, and so on.
 
     Calibrations of the same kernel differ by a few percent. Rounding gives its windows nearly always the same size, so
-    that its null windows are cached (docs/adr/0039). A window gets longer by an eighth at most.
+    that its null windows are cached (docs/adr/0019). A window gets longer by an eighth at most.
     """
     step = 1 << max((calls - 1).bit_length() - 4, 0)
     return -(-calls // step) * step

@@ -1,7 +1,7 @@
 """The clock of gated windows: CUDA events on the referee's stream, with no host code between release and end.
 
 A host clock, with the host releasing the calls and starting the copy, varies by 10 to 20 µs from window to window. The
-device's clock varies by 1 µs (docs/measurements.md, docs/adr/0040).
+device's clock varies by 1 µs (docs/measurements.md, docs/adr/0017).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes a failed build or run to the submission or to the machine (docs/adr/0045)."""
+"""Attributes a failed build or run to the submission or to the machine (docs/adr/0009)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The build cache of all nodes, in Redis: finished builds by a digest of their inputs, and who is making which build.
 
-No job depends on it: a build that is lost or unreadable is made again. docs/adr/0031 has the reasons.
+No job depends on it: a build that is lost or unreadable is made again. docs/adr/0027 has the reasons.
 
 Keys: `builds:archives` has each compressed archive by build key. `builds:shipped` has the times at which they were
 stored, `builds:expire` their expiry (sorted sets, epoch seconds of Redis' clock), `builds:bytes` their total size.

@@ -1,4 +1,4 @@
-"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0044)."""
+"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0016)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
-(`validation/evidence/perturbation_bound.py`, docs/adr/0009).
+(`validation/evidence/perturbation_bound.py`, docs/adr/0014).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class DistributionCheck:
             or not few_enough(evidence.wrong, evidence.rows, expected)
         ):
             return evidence, exact is not None
-        # A few elements may have moved too little by chance; where the reference jumps, either side is right (ADR 44).
+        # A few elements may have moved too little by chance; where the reference jumps, either side is right (ADR 16).
         more = list(self._further_runs(distribution, by))
         moves += [run for factor, run in more if factor == 1]
         evidence = self._evidence(distribution, expected, actual, exact, moves)

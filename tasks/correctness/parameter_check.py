@@ -3,7 +3,7 @@
 This is the job's last check. Both kernels get other values for such weights and run once more. A candidate that copied
 its weights in its constructor answers like one that ignores them: with the first values. The referee therefore
 constructs it again, with other values from the start, before it calls the candidate wrong. It does the same for a
-candidate that uses the weights in another way (docs/adr/0009).
+candidate that uses the weights in another way (docs/adr/0015).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluates a job in several processes, one after the other: a kernel's time differs between processes (ADR 38).
+"""Evaluates a job in several processes, one after the other: a kernel's time differs between processes (ADR 21).
 
 Each process evaluates the job in full, on inputs of its own. A kernel that is wrong in one of them is wrong.
 """
@@ -27,7 +27,7 @@ that takes even longer does so by its own doing."""
 RESERVE_S = 1.0
 DEVICE_S, FEWEST_PAIRS = 1.9, 3
 """Device seconds after which a comparison starts no more pairs of processes, and the minimum number of pairs. With the
-end of its runners that is 2 s. Three pairs find 97 % of twins that take 2 % longer, four 99.8 % (docs/adr/0038)."""
+end of its runners that is 2 s. Three pairs find 97 % of twins that take 2 % longer, four 99.8 % (docs/adr/0021)."""
 IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: the interval is wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 

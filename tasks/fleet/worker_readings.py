@@ -1,6 +1,6 @@
 """The latest readings of each worker, its node and its device, stored in Redis for GET /metrics.
 
-Every process of the API can therefore report every worker, and a worker needs no port of its own (ADR 19).
+Every process of the API can therefore report every worker, and a worker needs no port of its own (ADR 29).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tasks.jobs.queue_script_functions import COMMON
 __all__ = ["COMMON", "Claim", "JobQueue", "Message", "QueueStats", "queue_of_gpu", "queue_of_worker"]
 
 LONG_WAIT_S = 600.0
-"""Waiting time above which a job may start regardless of its priority and share, in s (docs/adr/0021)."""
+"""Waiting time above which a job may start regardless of its priority and share, in s (docs/adr/0005)."""
 LONG_WAIT_EVERY = 4
 """One of this many started jobs is then the job that has waited longest."""
 

@@ -3,7 +3,7 @@
 A job is in one queue (a `line` in the Lua code): `evaluate` for any worker, `evaluate.gpu.<model>` for workers with
 that GPU, or `evaluate.<worker>` for that worker alone, after another worker has failed it. A Celery queue of the same
 name holds the messages that announce its jobs. A job's key in its queue (its `place`) is a text that sorts by priority,
-share, expected time and arrival. It is assigned once and also kept for later attempts. docs/adr/0021 has the reasons.
+share, expected time and arrival. It is assigned once and also kept for later attempts. docs/adr/0005 has the reasons.
 
 Keys: `jobs:queue` has the places of all queued jobs, `jobs:line:<line>` those of one queue (sorted sets of score 0),
 `jobs:line:<line>:age` the same by time of submission. `jobs:lines` has the queues that may have jobs. `jobs:shares`

@@ -1,4 +1,4 @@
-"""Tells which processes on a card this worker started, and which belong to other programs (docs/adr/0046)."""
+"""Tells which processes on a card this worker started, and which belong to other programs (docs/adr/0011)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches the times of null windows that ran while no submission was on the device (docs/adr/0039)."""
+"""Caches the times of null windows that ran while no submission was on the device (docs/adr/0019)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A pool of runners whose CUDA contexts are made ahead of time; each job gets the ones with the closest launch times.
 
-Pooled runners have contexts of one hardware queue, which take half as long to make (docs/adr/0035).
+Pooled runners have contexts of one hardware queue, which take half as long to make (docs/adr/0023).
 
 The time of a launch differs between contexts by up to 0.2 µs and is constant over a context's life
 (docs/measurements.md). A kernel of a hundred launches can be a tenth slower in one context than in another. A fair

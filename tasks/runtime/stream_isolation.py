@@ -1,5 +1,4 @@
-"""Decides which kernel runs get contexts with several hardware queues, and restarts the job after a wrong choice (ADR
-35).
+"""Gives kernel runs contexts with several hardware queues, and restarts the job after a wrong choice (ADR 24).
 
 A context of one hardware queue is made and ended in half the time. It starts its work in order: two streams run
 concurrently until one of them waits, and then all wait. A kernel that uses several streams gets a context of several
@@ -94,7 +93,7 @@ def until_stopped(kernel_runs: Sequence[KernelRun], queues: Queues, seconds: flo
     """Swallows Stopped, which a kernel run's fault raises: the job goes on to its report.
 
     Raises RestartJob the first time that a frozen process seems to have run, if enough of the job's `seconds` are left:
-    on a busy host a process that has just stopped can look as if it ran (ADR 24).
+    on a busy host a process that has just stopped can look as if it ran (ADR 18).
     """
     began = time.monotonic()
     try:

@@ -50,7 +50,7 @@ kernels."""
 STANDBYS_SHARE = 8
 """Divisor of the device's memory: an eighth may be taken by pooled contexts, because a kernel may need the rest."""
 CONTEXT_BYTES = 512 << 20
-"""Memory of one context with the libraries that it loads, in bytes, on an H200 (docs/adr/0016)."""
+"""Memory of one context with the libraries that it loads, in bytes, on an H200 (docs/adr/0023)."""
 MOST_KERNELS = 2
 """Maximum number of kernels of a job; as many runners wait on a host without a GPU, where all are equal."""
 USUAL_WORKERS = 4

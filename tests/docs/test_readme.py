@@ -21,10 +21,10 @@ from api.http.context import KEY, AppContext
 from domain.paths import ROOT
 from sandbox.isolation.rights import CAPABILITIES
 
-PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-"""The documents that speak of the program as it is; the others tell how it came to be so."""
+PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+"""The documents that describe the program as it is; the changelog tells how it came to be so."""
 
-DOCUMENTS = [*PRESENT, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
+DOCUMENTS = [*PRESENT, ROOT / "CHANGELOG.md"]
 PACKAGES = ("profiling", "validation", "domain", "sandbox", "tasks", "api", "backends", "stack")
 REQUEST_KEYS = {"kernel": "/evaluate", "ref_kernel": "/compare", "ref_code": "/compare", "jobs": "/batch"}
 
