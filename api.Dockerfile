@@ -13,7 +13,7 @@ COPY hashes hashes
 COPY deploy/install-packages ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
- && sh install-packages api
+ && sh install-packages api telemetry
 
 FROM packages AS flower-packages
 ARG PIP_ARGS=""
