@@ -91,7 +91,7 @@ compose-short: $(ready) ## The part of it that .ci/run runs: 12 minutes at most.
 hashes: ## hashes/*.txt anew, for constraints.txt: of every file that the index has. Needs uv.
 	for group in api flower worker; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	    --constraint constraints.txt --group $$group $$(test $$group = worker && echo --group telemetry) \
+	    --constraint constraints.txt --group $$group $$(test $$group = flower || echo --group telemetry) \
 	    --output-file hashes/$$group.txt > /dev/null || exit 1; \
 	done
 	echo pip | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

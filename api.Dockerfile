@@ -13,7 +13,7 @@ COPY hashes hashes
 COPY deploy/install-packages ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
- && sh install-packages api
+ && sh install-packages api telemetry
 
 FROM packages AS flower-packages
 ARG PIP_ARGS=""
@@ -30,15 +30,14 @@ WORKDIR /srv/kernel-eval
 
 FROM service AS flower
 COPY --from=flower-packages /opt/venv /opt/venv
+# How the broker is reached: Celery takes this file from the working directory.
 COPY celeryconfig.py ./
 COPY domain domain
-COPY sandbox sandbox
-COPY tasks tasks
 USER service
 EXPOSE 5555
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 5555, timeout=4); c.request('GET', '/healthcheck'); exit(c.getresponse().status != 200)"]
-CMD ["celery", "--app", "tasks.flower_app", "flower", "--address=0.0.0.0", "--port=5555"]
+CMD ["celery", "flower", "--address=0.0.0.0", "--port=5555"]
 
 FROM service AS api
 COPY --from=packages /opt/venv /opt/venv

@@ -13,9 +13,6 @@ broker_url = settings().broker_url
 # Without ?ssl_cert_reqs=… in a rediss:// URL, Celery would accept any certificate, with a warning, but the records'
 # client requires a valid one. With it, both follow the URL, and this setting is not used.
 broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if broker_url.startswith("rediss://") else None
-# Modules that workers import; the API publishes by task name and imports neither.
-imports = ("tasks.evaluation.celery_task", "tasks.worker.lifecycle")
-
 # JSON only: unpickling a message could run code.
 accept_content = ["json"]
 # Messages only say that a job is waiting (tasks/jobs/job_queue.py). The source is in the record.

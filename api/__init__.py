@@ -6,7 +6,7 @@ from apiflask import APIFlask
 from apiflask.scaffold import parser
 
 from api.auth.authentication import open_access
-from api.http import json_body, problems, request_span, responses
+from api.http import json_body, problems, responses
 from api.http.context import create_context
 from api.http.request_id import RequestIds
 from api.observability import stats
@@ -25,7 +25,6 @@ def create_app() -> APIFlask:
     json_body.register(app)
     problems.register(app)
     app.after_request(responses.disable_caching)
-    app.after_request(request_span.queue_span)
     open_access(app, settings(), create_context(app).redis)
     for noun in (
         *(submissions, jobs, batches, artifacts, report, events, dashboard),
@@ -33,4 +32,8 @@ def create_app() -> APIFlask:
     ):
         app.register_blueprint(noun.blueprint)
     app.wsgi_app = RequestIds(app.wsgi_app)  # type: ignore[method-assign]
+    if settings().otlp_endpoint is not None:
+        from api.observability.tracing import trace_requests  # Its packages are only required with an endpoint.
+
+        trace_requests(app)
     return app

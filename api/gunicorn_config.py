@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from importlib import import_module
 from typing import Any
 
 from gunicorn import glogging
@@ -69,8 +70,10 @@ class Closing:
 
 
 def on_starting(server: Any) -> None:
-    """Logs who gets access; a key file that cannot be read stops the start."""
+    """Logs who gets access; a key file that cannot be read, or missing packages for traces, stop the start."""
     config = settings()
+    if config.otlp_endpoint is not None:
+        import_module("api.observability.tracing")
     if config.keys_required:
         keys = KeyFile(config.api_keys_file, config.key_requests_per_minute, config.key_max_jobs).keys()
         server.log.info("API keys are required; %s has %d", config.api_keys_file, len(keys))

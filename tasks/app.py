@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from celery import Celery
 
-app = Celery("kernel-eval", config_source="celeryconfig")
+app = Celery(
+    "kernel-eval",
+    config_source="celeryconfig",
+    # What a worker imports. The API imports neither, because it publishes by task name.
+    include=("tasks.evaluation.celery_task", "tasks.worker.lifecycle"),
+)

@@ -14,27 +14,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class Span:
-    """Times in ns; ids in hexadecimal digits; `parent` is empty for the first of a trace."""
+    """Ids in hexadecimal digits; `parent` is empty for the first of a trace."""
 
     service: str
     name: str
     trace: str
     span: str
     parent: str
-    began: int
-    ended: int
-    error: bool
     attributes: dict[str, Any]
-    links: list[str]
 
 
 @dataclass
 class Collector:
-    """`status` is what it answers; it keeps what it answers 200 for."""
-
     url: str = ""
-    status: int = 200
-    asked: int = 0
     spans: list[Span] = field(default_factory=list)
 
     def take(self, body: bytes) -> None:
@@ -44,9 +36,7 @@ class Collector:
                 self.spans += [
                     Span(
                         *(service, one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()),
-                        *(one.start_time_unix_nano, one.end_time_unix_nano, one.status.code == 2),
                         _plain(one.attributes),
-                        [link.trace_id.hex() for link in one.links],
                     )
                     for one in scope.spans
                 ]
@@ -63,12 +53,9 @@ def collector(host: str = "127.0.0.1") -> Iterator[Collector]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept.asked += 1
             assert self.path == "/v1/traces"
-            if kept.status == 200:
-                kept.take(body)
-            self.send_response(kept.status)
+            kept.take(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -1,6 +1,6 @@
 """`python -m tests.pictures URL JOB [NAME…]`: the pictures in docs/images, of a running service and one of its jobs.
 
-API_KEY is shown where the service wants one. Flower's is made where FLOWER is its address, with FLOWER_BASIC_AUTH.
+API_KEY is shown where the service wants one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from playwright.sync_api import sync_playwright
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 VIEWS = (("report.png", "/job/{}/report", 1120, 900, 1.5), ("report-phone.png", "/job/{}/report", 390, 844, 2.0),
          ("dashboard.png", "/", 1120, 900, 1.5), ("dashboard-phone.png", "/", 390, 844, 2.0),
-         ("docs.png", "/docs", 1120, 900, 1.5), ("flower.png", "/tasks", 1720, 760, 1.0))  # fmt: skip
-DRAWN = {"/docs": ".opblock", "/tasks": "#tasks-table tbody td:nth-child(3)"}
+         ("docs.png", "/docs", 1120, 900, 1.5))  # fmt: skip
+DRAWN = {"/docs": ".opblock"}
 """What is there once the scripts of a page have what they show."""
 
 
@@ -26,21 +26,17 @@ def main(url: str, job_id: str, *names: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, path, width, height, scale in VIEWS:
-            address = os.environ.get("FLOWER", "") if name == "flower.png" else url
-            if not address or (names and name not in names):
+            if names and name not in names:
                 continue
             given = {
                 "viewport": {"width": width, "height": height},
                 "device_scale_factor": scale,
                 "color_scheme": "light",
             }
-            if address == url and "API_KEY" in os.environ:
+            if "API_KEY" in os.environ:
                 given["extra_http_headers"] = {"Authorization": f"Bearer {os.environ['API_KEY']}"}
-            if address != url:
-                user, _, password = os.environ["FLOWER_BASIC_AUTH"].partition(":")
-                given["http_credentials"] = {"username": user, "password": password}
             page = browser.new_page(**given)
-            page.goto(address + path.format(job_id))
+            page.goto(url + path.format(job_id))
             if path in DRAWN:
                 page.wait_for_selector(DRAWN[path])
             page.screenshot(path=IMAGES / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
@@ -12,9 +11,6 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from tasks.node.log_config import about
 
 HEADER = "X-Request-Id"
-KEY, BEGAN = "request_id", "request_began"
-"""Keys of the WSGI environment: the id, and the time of the request's arrival (epoch seconds)."""
-
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -27,7 +23,6 @@ class RequestIds:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         client_id = environ.get("HTTP_X_REQUEST_ID", "")
         request_id = client_id if _ACCEPTABLE.fullmatch(client_id) else uuid4().hex
-        environ[KEY], environ[BEGAN] = request_id, time.time()
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return start_response(status, [*headers, (HEADER, request_id)], *more)

@@ -16,8 +16,8 @@ from api.webhook_dispatcher import message
 from domain.flags import Flag, FlagCode
 from domain.job import Stage, State
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView
-from tasks.jobs.leaderboard import Summary
 
 JOB, BATCH = "863ae72d-f647-41c3-a368-eb8d349a24ea", "63b35658-379f-430a-a557-b8dbf3581521"
 WORKER = "worker-0@node7"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages.axis import Axis, Mark
+from api.pages.axis import Axis
 from api.pages.verdict import BAD, GOOD, HEADLINES, NEUTRAL, OPEN
 from domain.job import State
 from domain.result import Status
@@ -47,7 +47,6 @@ class BoardFigure:
     board: Board
     entries: list[Place]
     one: float
-    marks: list[Mark]
 
 
 def template_values(
@@ -56,9 +55,10 @@ def template_values(
     builders: Sequence[BuilderView],
     recent: Sequence[JobView],
     boards: Sequence[Board],
+    ranked: int,
     now: float,
 ) -> dict[str, Any]:
-    """The values of the template `dashboard.html`."""
+    """The values of the template `dashboard.html`; `ranked` is how many of the newest jobs the boards are made of."""
     states = {state.value: int(counters[f"by_state:{state.value}"]) for state in State}
     return {
         "states": states,
@@ -70,6 +70,7 @@ def template_values(
         "taking": sum(worker.quarantined is None for worker in workers),
         "rows": [_row(view, now) for view in recent],
         "boards": [_figure(board) for board in boards],
+        "ranked": ranked,
         "now": now,
     }
 
@@ -93,7 +94,7 @@ def _figure(board: Board) -> BoardFigure:
         ends = (axis.place(one.ci_low or 0.01), axis.place(one.ratio or 1.0), axis.place(one.ci_high or 1.0))
         tied = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
         entries.append(Place(leader, *ends, tied))
-    return BoardFigure(board, entries, axis.place(1.0), axis.marks(3))
+    return BoardFigure(board, entries, axis.place(1.0))
 
 
 def ago(seconds: float) -> str:

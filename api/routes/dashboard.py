@@ -25,6 +25,9 @@ from tasks.jobs.leaderboard import Board, boards
 blueprint = APIBlueprint("dashboard", __name__, tag="Service")
 
 RECENT = 20
+RANKED = 1000
+"""Newest jobs whose candidates are ranked."""
+
 MAX_BOARDS = 6
 _ALSO_A_PAGE: dict[Any, Any] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
@@ -54,10 +57,10 @@ def dashboard() -> Response:
     redis, records = app_context().redis, app_context().records
     counters, alive, building = records.counters(), workers(redis), builders(redis)
     recent = records.list(key_id=key_id, limit=RECENT)
-    leading = boards(redis, key_id, MAX_BOARDS)
+    leading = boards(records.summaries(key_id, RANKED))[:MAX_BOARDS]
     if prefers_page():
         now = records.now()
-        template_members = overview.template_values(counters, alive, building, recent, leading, now)
+        template_members = overview.template_values(counters, alive, building, recent, leading, RANKED, now)
         response = page("dashboard.html", **template_members, key_name=key.name if key else None, keyed=auth_required())
     else:
         response = jsonify(

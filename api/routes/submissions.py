@@ -13,7 +13,7 @@ from marshmallow import ValidationError
 from redis.exceptions import RedisError
 
 from api.auth.authentication import caller
-from api.http import request_span, responses
+from api.http import responses
 from api.http.context import app_context
 from api.http.drain import refuse_when_draining
 from api.http.json_body import release
@@ -218,7 +218,6 @@ def _submit_many(
         webhooks=hooks,
         bodies=bodies,
     )
-    request_span.note(job_id for (job_id, _), one in zip(jobs, admitted, strict=True) if one)
     refused = {
         job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
     }
@@ -251,7 +250,6 @@ def _submit(request: Request, body: Json, query: Json, headers: Json) -> Respons
         view = submit(app_context().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
     except NotAccepted as error:
         raise _not_recorded(error.refusal) from error
-    request_span.note([job_id])
     unread_names = ignored(body, request.operation)
     del request
     release(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, Unproven
@@ -18,7 +18,6 @@ from tasks.evaluation.attempt_monitor import AttemptMonitor, Superseded
 from tasks.evaluation.shared_counters import board
 from tasks.jobs.admission import Limits
 from tasks.jobs.artifact_store import fitting
-from tasks.jobs.flower_events import stage_event_sender
 from tasks.jobs.job_queue import Claim, Message
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import TASK, publish_again, publish_more
@@ -44,8 +43,7 @@ def evaluate(task: Any, *_: Any) -> str:
     """
     # The arguments of a message from an earlier version are ignored.
     message = Message(task.request.id, task.request.delivery_info["routing_key"])
-    show = partial(stage_event_sender().report, task)
-    verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
+    verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline)
     if verdict != NO_JOB:
         _prepare_next_job()
     return verdict
@@ -57,12 +55,8 @@ def execute(
     message: Message,
     worker: str,
     pipeline: Pipeline,
-    show: Callable[[Claim, Stage], None] = lambda claim, stage: None,
 ) -> str:
-    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, because pulses repeat anyway.
-
-    `show` is called with the claim and every stage that the job enters.
-    """
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, because pulses repeat."""
     claim = records.claim(worker, device_model(), message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
@@ -70,20 +64,13 @@ def execute(
     if claim.queue_to_wake is not None:
         publish_more(claim.queue_to_wake)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
-        return _attempt(records, pulse, claim, pipeline, show)
+        return _attempt(records, pulse, claim, pipeline)
 
 
-def _attempt(
-    records: JobStore,
-    pulse: JobStore,
-    claim: Claim,
-    pipeline: Pipeline,
-    show: Callable[[Claim, Stage], None],
-) -> str:
+def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipeline) -> str:
     job_id, attempt = claim.job_id, claim.attempt
 
     def enter(stage: Stage) -> None:
-        show(claim, stage)
         monitor.progress(stage)
         log.info("job %s: %s", job_id, stage)
 

@@ -13,7 +13,6 @@ Keys (none is shared with Celery):
 - `jobs:bytes`: approximate size of each job's request or result, until cleanup. `jobs:bytes:kept`: their sum.
   `jobs:bytes:of_key`: the sum of each API key.
 - `jobs:deadlines`: queued jobs with a queue timeout, by the time at which it passes.
-- `traces:due` of `tasks/jobs/trace_queue.py`: jobs that have ended.
 
 `tasks/jobs/queue_script_functions.py` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`,
 `gpus` and `worker:<name>` of `tasks/fleet/heartbeat.py`. They read `workers:quarantined` and increment `workers:faults`
@@ -183,10 +182,6 @@ local function finish(state, cause, ttl)
     redis.call('EXPIRE', 'batch:' .. batch, ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':open', ttl)
     redis.call('EXPIRE', 'batch:' .. batch .. ':bodies', ttl)
-  end
-  if redis.call('EXISTS', 'traces:wanted') == 1 then
-    redis.call('RPUSH', 'traces:due', cjson.encode({job = id}))
-    redis.call('LTRIM', 'traces:due', -10000, -1)
   end
 end
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from tasks.jobs.job_script_functions import FUNCTIONS
-from tasks.jobs.leaderboard import RANK
 
 CHANNEL, ENDED = "jobs:changed", "jobs:ended"
 """Channels on which job ids are published: at every change, and once when the job ends."""
@@ -151,21 +150,20 @@ return get('cancel_requested') ~= '' and 'cancel' or 'go on'
 )
 
 # id, attempt, ttl, result, names of counters to increment (JSON list), '1' if the result may be reused or '', summary,
-# board or '', candidate, speed-up, verdict, then the artifacts: name, bytes, name, bytes, …
+# verdict, then the artifacts: name, bytes, name, bytes, …
 COMPLETE = (
     FUNCTIONS
-    + RANK
     + """
 if not owns_job(ARGV[2]) then return 0 end
 redis.call('SET', job .. ':result', ARGV[4], 'EX', ARGV[3])
 redis.call('HSET', job, 'summary', ARGV[7])
-finish('completed', ARGV[11], ARGV[3])
+finish('completed', ARGV[8], ARGV[3])
 -- Only an attempt that ran code shows that this worker's device works. A failed build does not, nor does an attempt on
 -- another worker.
 if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. ARGV[2] .. '}') then
   redis.call('HDEL', 'workers:faults', get('worker'))
 end
-local texts = {unpack(ARGV, 12)}
+local texts = {unpack(ARGV, 9)}
 set_size(#ARGV[4] + #ARGV[7] + store_artifacts(texts, ARGV[3]))
 if ARGV[6] ~= '' then register_for_reuse(ARGV[3]) end
 for _, name in ipairs(cjson.decode(ARGV[5])) do count(name) end
@@ -176,7 +174,6 @@ local waited, held_s = stage_seconds('wait_for_device'), device_seconds()
 if waited then observe('device_wait_seconds', waited) end
 if held_s then observe('run_seconds', held_s) end
 observe('end_to_end_seconds', now - get('submitted_at'))
-if ARGV[8] ~= '' then rank(ARGV[8], ARGV[9], ARGV[10], ARGV[3]) end
 return 1
 """
 )

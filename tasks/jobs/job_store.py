@@ -19,8 +19,8 @@ from domain.request import Request
 from tasks.jobs import admission, counters, job_scripts
 from tasks.jobs.admission import UNLIMITED, AcceptedJob, Admission, Limits, Refusal
 from tasks.jobs.job_queue import Claim, JobQueue, Message, UnreadableRequest
+from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView, text
-from tasks.jobs.leaderboard import Summary
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.webhook_outbox import Webhook
 
@@ -141,9 +141,7 @@ class JobStore:
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
         names = json.dumps(counters.names_to_count(body))
         reuse_flag = "1" if reusable(body) else ""
-        summary = Summary.from_body(body)
-        summary_json = json.dumps(asdict(summary), separators=(",", ":"))
-        board_entry = [summary.board, summary.candidate or "", repr(summary.ratio or 0.0)]
+        summary = json.dumps(asdict(Summary.from_body(body)), separators=(",", ":"))
         record_arguments = [
             job_id,
             attempt,
@@ -151,8 +149,7 @@ class JobStore:
             result,
             names,
             reuse_flag,
-            summary_json,
-            *board_entry,
+            summary,
             body["verdict"],
         ]
         artifact_arguments = [part for named in (texts or {}).items() for part in named]
@@ -289,6 +286,18 @@ class JobStore:
         job_ids = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
         views = self.views(text(job_id) for job_id in job_ids)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
+
+    def summaries(self, key_id: str | None, limit: int) -> Sequence[tuple[str, Summary]]:
+        """Ids and summaries of the completed jobs among the newest `limit` jobs of an API key, the newest first.
+
+        Without a key, of the newest `limit` completed jobs.
+        """
+        ids = [text(job_id) for job_id in self._redis.zrevrange(_index(State.COMPLETED, None, key_id), 0, limit - 1)]
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hget(f"job:{job_id}", "summary")
+            stored = zip(ids, pipe.execute(), strict=True)
+        return [(job_id, Summary.from_json(summary)) for job_id, summary in stored if summary is not None]
 
     def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
         """The known jobs among these, without their results."""

@@ -13,7 +13,6 @@ from domain.access import Key
 from domain.request import Request
 from tasks.app import app
 from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, Refusal
-from tasks.jobs.flower_events import label
 from tasks.jobs.job_queue import queue_of_gpu
 from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Webhook
@@ -92,17 +91,17 @@ def _log_accepted(job_id: str, request: Request, admission: Accepted) -> None:
 
 def publish(job_id: str, request: Request) -> bool:
     """Send the message of a recorded job; False if the broker is unreachable, and the reconciler sends it later."""
-    return _send(queue_of_gpu(request.gpu), message_id(job_id, 1), label(job_id, 1, request))
+    return _send(queue_of_gpu(request.gpu), message_id(job_id, 1))
 
 
 def publish_again(queue: str, job_id: str, attempt: int) -> bool:
     """Send the message of a later attempt, to the Celery queue of the job's current queue."""
-    return _send(queue, message_id(job_id, attempt), label(job_id, attempt))
+    return _send(queue, message_id(job_id, attempt))
 
 
 def publish_more(queue: str) -> bool:
     """Send one more message to a queue that has more jobs than messages."""
-    return _send(queue, f"more.{uuid4()}", f"(the first job in {queue})")
+    return _send(queue, f"more.{uuid4()}")
 
 
 def message_id(job_id: str, attempt: int) -> str:
@@ -110,11 +109,11 @@ def message_id(job_id: str, attempt: int) -> str:
     return f"{job_id}.{attempt}"
 
 
-def _send(queue: str, task_id: str, task_label: str) -> bool:
+def _send(queue: str, task_id: str) -> bool:
     """Publish a message without a job: the claim decides which job it starts (`tasks/jobs/job_queue.py`)."""
     try:
-        # Flower shows `argsrepr`. No message and no event contains the source.
-        app.send_task(TASK, args=[], task_id=task_id, queue=queue, argsrepr=task_label, kwargsrepr="{}")
+        # Without arguments: Flower shows them, and whoever reads the broker.
+        app.send_task(TASK, task_id=task_id, queue=queue)
     except (OperationalError, RedisError, OSError) as error:
         log.warning("message %s is not published yet, the reconciler will send another: %s", task_id, error)
         return False

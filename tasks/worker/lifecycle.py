@@ -7,7 +7,6 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from threading import Thread
 from typing import Any
 
@@ -72,10 +71,6 @@ class MainProcessThreads:
             Reconciler(redis, JobStore(redis, ttl_s), ttl_s),
             quarantine,
         ]
-        if settings().otlp_endpoint is not None:
-            from tasks.worker.trace_exporter import Tracing  # Its packages are only required with an endpoint.
-
-            self._threads.append(Tracing(connect(), JobStore(redis, ttl_s)))
         for thread in self._threads:
             thread.start()
 
@@ -110,15 +105,10 @@ def take_jobs(consumer: Any, on: bool) -> None:
         consumer.call_soon(change, queue)
 
 
-def require_telemetry_packages(**_: Any) -> None:
-    """Before the pool starts: exit if an OTLP endpoint is set, but the packages that export traces are missing."""
-    if settings().otlp_endpoint is None:
-        return
-    try:
-        find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    except ModuleNotFoundError as error:
-        advice = "OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install -c constraints.txt --group telemetry, or unset it"
-        raise SystemExit(f"{advice} ({error})") from error
+def load_telemetry(**_: Any) -> None:
+    """Before the pool starts: import what its children trace with; exits if that is wanted, but not installed."""
+    if settings().otlp_endpoint is not None:
+        import_module("tasks.node.telemetry")
 
 
 def write_json(logger: logging.Logger, **_: Any) -> None:
@@ -216,6 +206,14 @@ def set_up_child(**_: Any) -> None:
         Thread(target=_load_pipeline, name="pipeline's imports", daemon=True).start()
 
 
+def trace_child(**_: Any) -> None:
+    """Trace a new pool child's tasks. After the fork, which the exporter's thread would not survive."""
+    if settings().otlp_endpoint is not None:
+        from tasks.node import telemetry
+
+        telemetry.start("kernel-eval-worker")
+
+
 def _load_pipeline() -> None:
     try:
         import_module("tasks.evaluation.pipeline")
@@ -225,6 +223,10 @@ def _load_pipeline() -> None:
 
 def close_worker(**_: Any) -> None:
     """Release a pool child's resources before it exits."""
+    if "tasks.node.telemetry" in sys.modules:
+        from tasks.node import telemetry
+
+        telemetry.stop()
     if "tasks.runtime.worker_context" in sys.modules:
         from tasks.runtime.worker_context import worker_context
 
@@ -251,7 +253,7 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
 after_setup_logger.connect(write_json)
 after_setup_task_logger.connect(write_json)
 worker_init.connect(outlive_reader)
-worker_init.connect(require_telemetry_packages)
+worker_init.connect(load_telemetry)
 worker_init.connect(pin_device)
 worker_init.connect(check_sandbox)
 worker_init.connect(claim_name)
@@ -260,5 +262,6 @@ worker_ready.connect(start_threads)
 worker_shutting_down.connect(write_shutdown_notice)
 worker_shutdown.connect(stop_threads)
 worker_process_init.connect(set_up_child)
+worker_process_init.connect(trace_child)
 worker_process_shutdown.connect(close_worker)
 task_failure.connect(note_lost_child)

@@ -77,7 +77,7 @@ def layers(client: httpx.Client, say: Callable[[str], None]) -> None:
 
 
 def flower(project: Project, say: Callable[[str], None]) -> None:
-    """Reached from the node, by its password alone; jobs are told readably, and no source is."""
+    """Reached from the node, by its password alone; it has every task's name, state and runtime, and no source."""
     url = f"http://127.0.0.1:{project.variables['FLOWER_PORT']}"
     user, _, password = project.variables["FLOWER_BASIC_AUTH"].partition(":")
     assert httpx.get(f"{url}/tasks", trust_env=False).status_code == 401
@@ -85,8 +85,10 @@ def flower(project: Project, say: Callable[[str], None]) -> None:
     page = httpx.get(f"{url}/api/tasks", auth=(user, password), trust_env=False)
     tasks = page.raise_for_status().json()
     assert tasks and "def " not in page.text and "__global__" not in page.text
-    shown = [str(one["args"]) for one in tasks.values() if one.get("args")]
-    say(f"Flower: 401 without its password; {len(tasks)} tasks, one of them as {shown[-1]}; no source code")
+    assert {one["name"] for one in tasks.values()} == {"evaluate"}, page.text
+    ended = [one for one in tasks.values() if one["state"] == "SUCCESS"]
+    assert ended and all(one["runtime"] > 0 and one["worker"] and one["args"] == "()" for one in ended), page.text
+    say(f"Flower: 401 without its password; {len(tasks)} tasks, {len(ended)} ended; no source code")
 
 
 def empty_password(project: Project, say: Callable[[str], None]) -> None:

@@ -90,7 +90,7 @@ def test_the_published_ports_are_those_that_are_listened_on() -> None:
     assert inside["api"] == str(SERVICES["api"]["environment"]["PORT"])
     assert f"--port={inside['flower']}" in SERVICES["flower"]["command"][-1]
     # The one whose imports tests/stack/test_workers.py keeps within the image.
-    assert "--app tasks.flower_app flower" in SERVICES["flower"]["command"][-1]
+    assert "celery flower" in SERVICES["flower"]["command"][-1]
     assert inside["redis"] == "6379"
 
 

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from domain.paths import ROOT
 
-GROUPS = {"api": ["api"], "flower": ["flower"], "worker": ["worker", "telemetry"]}
+GROUPS = {"api": ["api", "telemetry"], "flower": ["flower"], "worker": ["worker", "telemetry"]}
 """The dependency groups that each file has."""
 
 _ENTRY = re.compile(r"^(\S.*?) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)

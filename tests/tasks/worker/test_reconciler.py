@@ -71,7 +71,8 @@ def test_submitting_records_and_publishes(job_records: JobStore, redis: Redis) -
     raw = redis.lrange("evaluate", -1, -1)[0]
     assert isinstance(raw, bytes)
     assert EVALUATE.kernel.source_code.encode() not in raw
-    assert "torch evaluate " in json.loads(raw)["headers"]["argsrepr"]
+    headers = json.loads(raw)["headers"]
+    assert (headers["task"], headers["argsrepr"], headers["kwargsrepr"]) == ("evaluate", "()", "{}")
     assert [view.job_id for view in job_records.list(batch_id="b")] == list(reversed(batch))
 
 

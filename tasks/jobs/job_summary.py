@@ -1,0 +1,59 @@
+"""The summary of a completed job, in its record: what lists show without reading the result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from domain.result import first_line
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
+
+    `relative_ci` is the relative confidence interval of the time; `error` is the first line of the failure, or None.
+    """
+
+    verdict: str
+    kernel: str | None
+    device: str | None
+    latency_ms: float | None
+    ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    flag_count: int
+    candidate: str | None
+    reference: str | None
+    inputs_replayed: bool = False
+    relative_ci: float | None = None
+    error: str | None = None
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any]) -> Summary:
+        """The summary of a completed job's HTTP body."""
+        kernel, environment = body["kernel_exec_result"], body.get("environment") or {}
+        metadata, timing, speedup = kernel.get("metadata") or {}, kernel.get("timing") or {}, body.get("speedup") or {}
+        reference = (body.get("ref_result") or {}).get("metadata") or {}
+        return cls(
+            verdict=body["verdict"],
+            kernel=metadata.get("kernel_name"),
+            device=environment.get("gpu_name") or environment.get("device"),
+            latency_ms=timing.get("latency_ms"),
+            ratio=speedup.get("ratio"),
+            ci_low=speedup.get("ci_low"),
+            ci_high=speedup.get("ci_high"),
+            flag_count=len(timing.get("flags") or ()),
+            candidate=metadata.get("digest"),
+            reference=reference.get("digest"),
+            inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
+            relative_ci=timing.get("relative_ci"),
+            error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
+        )
+
+    @classmethod
+    def from_json(cls, stored: bytes | str) -> Summary:
+        """Parse a stored summary, also of an older or newer version of this class."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(stored).items() if name in names})
