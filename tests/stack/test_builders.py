@@ -21,6 +21,7 @@ from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import settings
 from sandbox.isolation.layer_probe import probe_layers
+from tasks.fleet.heartbeat import workers
 from tasks.jobs import submit as submission
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.job_view import text
@@ -147,6 +148,7 @@ def test_it_builds_while_the_worker_that_judges_is_busy(
         busy = occupied(records)
         with started(BUILDER, builds, tmp_path / "builders.log") as process:
             wait_for(lambda: is_healthy(builds), READY_S, "the build-only worker answers")
+            assert len(workers(redis)) == 1, "it counts as no worker that judges"
             job = submit(records, Request(kernel=Kernel(RELU, KernelType.TORCH), num_trials=1)).job_id
             wait_for(lambda: redis.hlen("builds:archives") == 2, READY_S, "the next job's kernel is built")
             records.cancel(busy)
