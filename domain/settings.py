@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
-import re
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -38,7 +37,6 @@ class Settings:
     - `sandbox`: layers that a worker requires to start.
     - `lease_dir`: where jobs of all services queue for a device; services that share a device must share it.
     - `shared_builds`: maximum size of the builds that nodes share; 0 for none.
-    - `build_for`: architectures that a build-only worker builds for; empty: it finds out.
     - `drain_file`: while the file exists, the API takes no new jobs.
     - `lasting`: whether the service keeps its queue when it stops.
     """
@@ -69,7 +67,6 @@ class Settings:
     arena_memory: int | None
     build_cache: int
     shared_builds: int
-    build_for: tuple[str, ...]
     precompile_headers: bool
     require_api_keys: str
     api_keys_file: Path
@@ -131,7 +128,6 @@ def settings() -> Settings:
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
-        build_for=tuple(_listed(env.str("BUILD_FOR", "", validate=_validate_targets))),
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
@@ -186,12 +182,6 @@ def _names(text: str) -> list[str]:
 
 def _listed(text: str) -> list[str]:
     return [name.strip().lower() for name in text.split(",") if name.strip()]
-
-
-def _validate_targets(text: str) -> None:
-    wrong = [name for name in _listed(text) if not re.fullmatch(r"cpu|sm_\d{2,3}", name)]
-    if wrong:
-        raise ValidationError(f"Must be architectures such as sm_90, or cpu, comma-separated; not {wrong[0]!r}.")
 
 
 def _validate_layers(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The main program of a container of workers or builders: keeps them running and checks their health."""
+"""The main program of a container of workers: keeps them running and checks their health."""
 
 from __future__ import annotations
 

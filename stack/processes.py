@@ -1,8 +1,7 @@
-"""The service's own processes: the API, one Celery worker per GPU or one for the CPU, and build-only workers."""
+"""The service's own processes: the API, and one Celery worker per GPU or one for the CPU."""
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from pathlib import Path
@@ -16,8 +15,6 @@ from stack.environment import for_child
 GPU_WORKERS = 4
 CPU_WORKERS = 2
 """Jobs of a worker at once if MAX_WORKERS is not set: builds overlap, and the GPU takes one job at a time."""
-
-CORES_OF_A_BUILD = 2
 
 QUEUE = "evaluate"
 
@@ -50,17 +47,6 @@ def jobs_at_once(settings: Settings, gpus: list[Gpu]) -> int:
     return settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
 
 
-def builders(settings: Settings, temporary: Path) -> list[Program]:
-    """Build-only workers, each of which builds one kernel at a time and sees no GPU."""
-    environment = for_child(settings, temporary, CUDA_VISIBLE_DEVICES="")
-    # An extension compiles on two cores: its host part and its device part at once.
-    count = settings.max_workers or max(1, len(os.sched_getaffinity(0)) // CORES_OF_A_BUILD)
-    names = [f"builder{number}" for number in range(count)]
-    return [
-        Program(name, [sys.executable, "-m", "tasks.prebuild.prebuilder", name], environment, ROOT) for name in names
-    ]
-
-
 def _worker(name: str, concurrency: int, settings: Settings, environment: dict[str, str]) -> Program:
     options = ["--hostname", f"{name}@%h", "--queues", QUEUE, "--concurrency", str(concurrency)]
     quieter = ["--task-events", "--without-gossip", "--without-mingle", "--loglevel", settings.log_level]
@@ -74,5 +60,5 @@ def _worker(name: str, concurrency: int, settings: Settings, environment: dict[s
 
 
 def node_name(worker: Program) -> str:
-    """The worker's name in Celery and in job records, or the builder's own name."""
+    """The worker's name in Celery and in job records."""
     return f"{worker.name}@{socket.gethostname()}"

@@ -74,7 +74,7 @@ def test_every_kernel_type_has_a_backend_and_an_example(kernel_type: KernelType)
 
 
 @pytest.mark.parametrize(
-    "module", ["api", "celeryconfig", "domain.settings", "stack.builders", "stack.serve", "tasks.app"]
+    "module", ["api", "celeryconfig", "domain.settings", "stack.serve", "tasks.app", "tasks.worker.build_worker"]
 )
 def test_it_loads_no_gpu_library(module: str) -> None:
     loaded = f"import sys, {module}; print(*{{'torch', 'triton', 'cupy'}} & sys.modules.keys())"

@@ -11,10 +11,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from redis import Redis
 
 from tasks.fleet.heartbeat import WorkerView, workers
-from tasks.fleet.prebuilder_registry import builders
 from tasks.fleet.quarantine import FAULTS
 from tasks.fleet.worker_readings import Reading, readings
 from tasks.jobs.job_view import text
+from tasks.jobs.submit import BUILD_QUEUE
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
         {name: reading["standbys"] for name, reading in readings_by_worker.items() if "standbys" in reading},
     )
     yield _stored_builds(alive, readings_by_worker)
-    yield from _builders(redis)
+    yield from _shared_builds(redis)
     yield from _gpu_metrics([worker for worker in alive if worker.gpu_available], readings_by_worker)
 
 
@@ -117,17 +117,11 @@ def _stored_builds(alive: list[WorkerView], readings_by_worker: dict[str, Readin
     return cache_bytes
 
 
-def _builders(redis: Redis) -> Iterator[Metric]:
-    alive = builders(redis)
-    yield GaugeMetricFamily("kernel_eval_builders", "Build-only workers with a recent heartbeat.", len(alive))
-    builds = CounterMetricFamily(
-        "kernel_eval_builder_builds", "Builds that a build-only worker has made since it started.", labels=["builder"]
-    )
-    for builder in alive:
-        builds.add_metric([builder.name], builder.built)
-    yield builds
-    shipped_bytes = float(redis.get("builds:bytes") or 0)
-    yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "Bytes of shipped builds in Redis.", shipped_bytes)
+def _shared_builds(redis: Redis) -> Iterator[Metric]:
+    shared_bytes, messages = float(redis.get("builds:bytes") or 0), float(redis.llen(BUILD_QUEUE))
+    yield GaugeMetricFamily("kernel_eval_shared_builds_bytes", "Bytes of shared builds in Redis.", shared_bytes)
+    meaning = "Messages that wait for a build-only worker; they stay where there is none."
+    yield GaugeMetricFamily("kernel_eval_build_messages", meaning, messages)
 
 
 def _gpu_metrics(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Iterator[Metric]:

@@ -141,13 +141,12 @@ _BY_SCHEMA: dict[str, Any] = {
         **{"compilation_service": "ready", "profiling_service": "ready", "quarantined": []},
         **{"workers": [{"name": WORKER, "host": "node7", "gpu_name": "NVIDIA H200", "quarantined": None}]},
         **{"job_stats": job_stats(_COUNTERS), "gpu_manager": {"available_gpus": 1}},
-        **{"builders": [], "build_warnings": [], "broker_warnings": []},
+        "broker_warnings": [],
     },
     "Dashboard": {
         **{"name": "Kernel evaluation", "version": "0.1.0", "jobs_by_state": {"completed": 1}},
         **{"finished_last_5_minutes": 1, "recent_jobs": [], "leaderboards": []},
         "workers": [{"name": WORKER, "host": "node7", "gpu_name": "NVIDIA H200", "quarantined": None}],
-        "builders": [],
         "links": {"documentation": "/docs", "openapi": "/openapi.json", "health": "/health", "jobs": "/jobs"},
     },
 }

@@ -11,7 +11,6 @@ from api.pages.verdict import BAD, GOOD, HEADLINES, NEUTRAL, OPEN
 from domain.job import State
 from domain.result import Status
 from tasks.fleet.heartbeat import WorkerView
-from tasks.fleet.prebuilder_registry import BuilderView
 from tasks.jobs.job_view import JobView
 from tasks.jobs.leaderboard import Board, Leader
 
@@ -52,7 +51,6 @@ class BoardFigure:
 def template_values(
     counters: Mapping[str, float],
     workers: Sequence[WorkerView],
-    builders: Sequence[BuilderView],
     recent: Sequence[JobView],
     boards: Sequence[Board],
     ranked: int,
@@ -66,7 +64,6 @@ def template_values(
         "recently_finished": int(counters["finished_last_300_s"]),
         "stored": int(counters["jobs"]),
         "workers": workers,
-        "builders": builders,
         "taking": sum(worker.quarantined is None for worker in workers),
         "rows": [_row(view, now) for view in recent],
         "boards": [_figure(board) for board in boards],

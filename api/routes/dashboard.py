@@ -18,7 +18,6 @@ from api.pages.rendering import page
 from api.schemas.job import location
 from domain.job import State
 from tasks.fleet.heartbeat import workers
-from tasks.fleet.prebuilder_registry import builders
 from tasks.jobs.job_store import JobView
 from tasks.jobs.leaderboard import Board, boards
 
@@ -40,7 +39,6 @@ class DashboardSchema(Schema):
     jobs_by_state = fields.Dict(required=True)
     finished_last_5_minutes = fields.Integer(required=True)
     workers = fields.List(fields.Dict(), required=True)
-    builders = fields.List(fields.Dict(), required=True)
     recent_jobs = fields.List(fields.Dict(), required=True)
     leaderboards = fields.List(fields.Dict(), required=True)
     links = fields.Dict(required=True)
@@ -55,12 +53,12 @@ def dashboard() -> Response:
     """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, only the key's jobs."""
     key, key_id = caller(), caller_id()
     redis, records = app_context().redis, app_context().records
-    counters, alive, building = records.counters(), workers(redis), builders(redis)
+    counters, alive = records.counters(), workers(redis)
     recent = records.list(key_id=key_id, limit=RECENT)
     leading = boards(records.summaries(key_id, RANKED))[:MAX_BOARDS]
     if prefers_page():
         now = records.now()
-        template_members = overview.template_values(counters, alive, building, recent, leading, RANKED, now)
+        template_members = overview.template_values(counters, alive, recent, leading, RANKED, now)
         response = page("dashboard.html", **template_members, key_name=key.name if key else None, keyed=auth_required())
     else:
         response = jsonify(
@@ -72,10 +70,6 @@ def dashboard() -> Response:
                 "workers": [
                     {"name": one.name, "host": one.host, "gpu_name": one.gpu_name, "quarantined": one.quarantined}
                     for one in alive
-                ],
-                "builders": [
-                    {"name": one.name, "host": one.host, "builds_for": one.builds_for, "built": one.built}
-                    for one in building
                 ],
                 "recent_jobs": [_recent(view) for view in recent],
                 "leaderboards": [_board(board) for board in leading],

@@ -16,7 +16,6 @@ from api.http.drain import STOPPING, draining
 from api.observability.stats import job_stats
 from domain.job import State
 from tasks.fleet.heartbeat import WorkerView, workers
-from tasks.fleet.prebuilder_registry import BuilderView, builders, unserved
 from tasks.node.broker_settings import CODES, BrokerWarning
 
 blueprint = APIBlueprint("health", __name__, tag="Service")
@@ -46,12 +45,6 @@ class HealthSchema(Schema):
         fields.String(), metadata={"description": "Workers that take no jobs until their device passes a self-test."}
     )
     workers = fields.List(fields.Dict())
-    builders = fields.List(
-        fields.Dict(), metadata={"description": "Build-only workers: they build for `workers`, and judge nothing."}
-    )
-    build_warnings = fields.List(
-        fields.String(), metadata={"description": "Which workers cannot use what the builders build, and why."}
-    )
     broker_warnings = fields.List(
         fields.Nested(BrokerWarningSchema),
         metadata={"description": "What is wrong with the settings of Redis; looked at once a minute."},
@@ -67,15 +60,10 @@ def health() -> Response:
     """Reads the workers' recent heartbeats from the broker; never asks a worker itself."""
     reasons = [STOPPING] if draining() else []
     alive: list[WorkerView] = []
-    building: list[BuilderView] = []
     counters: dict[str, float] | None = None
     warnings: list[BrokerWarning] = []
     try:
-        alive, building, counters = (
-            workers(app_context().redis),
-            builders(app_context().redis),
-            app_context().records.counters(),
-        )
+        alive, counters = workers(app_context().redis), app_context().records.counters()
         warnings = app_context().broker.warnings()
         if alive and all(worker.quarantined for worker in alive):
             reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
@@ -85,8 +73,6 @@ def health() -> Response:
         reasons.append(f"the broker cannot be asked ({type(error).__name__}): start Redis, or check CELERY_BROKER_URL")
     body = {
         **_body(alive, counters, reasons),
-        "builders": [asdict(builder) for builder in building],
-        "build_warnings": unserved(alive, building),
         "broker_warnings": [asdict(warning) for warning in warnings],
     }
     response = jsonify({"status": body["status"]} if is_anonymous() else body)

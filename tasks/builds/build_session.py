@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from backends.base import Target
@@ -23,8 +24,8 @@ from sandbox.supervisor.process_register import ProcessRegister
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.local_cache import BuildCache, key_of
-from tasks.builds.shared_cache import SharedBuilds
-from tasks.node import tool_lookup
+from tasks.builds.shared_cache import BuildTarget, SharedBuilds
+from tasks.node import device_info, tool_lookup
 from tasks.node.private_dir import make_private
 from tasks.node.redis_client import connect
 from tasks.node.scratch_dir import ScratchDir
@@ -54,7 +55,7 @@ class BuildSession:
         limit, shared = settings().build_cache, settings().shared_builds
         self.builds = BuildCache(settings().state_dir / "builds", limit) if limit else None
         """The build cache of all processes on this node with the same STATE_DIR; None if disabled."""
-        self.shipped = SharedBuilds(connect(waits=False), shared, self.name) if shared else None
+        self.shared = SharedBuilds(connect(waits=False), shared) if shared else None
         """The build cache of all nodes; None if disabled."""
 
     @property
@@ -84,6 +85,12 @@ class BuildSession:
     def toolchain(self) -> str:
         """Identity of the compilers: nodes with the same identity can share builds."""
         return self._compilers.identity
+
+    @cached_property
+    def own_target(self) -> BuildTarget:
+        """What this session builds for: for build-only workers, where this node's device runs the builds."""
+        arch = self.target.arch or device_info.CPU_ONLY
+        return BuildTarget(device_info.detect().model, arch, self.toolchain)
 
     def ready_compilers(self, kernels: list[Kernel]) -> None:
         """Start precompiling headers in the background, once a kernel may use them."""

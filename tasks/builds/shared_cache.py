@@ -2,54 +2,67 @@
 
 No job depends on it: a build that is lost or unreadable is made again. docs/adr/0027 has the reasons.
 
-Keys: `builds:archives` has each compressed archive by build key. `builds:shipped` has the times at which they were
-stored, `builds:expire` their expiry (sorted sets, epoch seconds of Redis' clock), `builds:bytes` their total size.
-`builds:mark:<key>` names the maker of that build, for MARK_S at a time, or says that there was nothing to share.
-`builds:awaited:<key>` exists while another node waits for the build.
+Keys: `builds:archives` has each compressed archive by build key, `builds:stored` the times at which they were stored (a
+sorted set, epoch seconds of Redis' clock), `builds:bytes` their total size. `builds:lock:<key>` is held by the maker of
+that build. `builds:targets` has what workers have asked builds for, with the time of the last request.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
-from uuid import uuid4
+from typing import BinaryIO, TypeVar, cast
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import LockError, RedisError
+from redis.lock import Lock
 
-from domain.fault import JobCancelled, KernelFault
+from domain.fault import JobCancelled
 from tasks.builds import archive as build_archive
-from tasks.builds import shared_cache_scripts
 from tasks.builds.archive import UNREADABLE
-from tasks.builds.local_cache import FAULT_S, BuildCache
+from tasks.builds.local_cache import BuildCache
 from tasks.jobs.job_view import text
 from tasks.node.periodic_thread import PeriodicThread
 
 TTL_S = 86_400
+"""Seconds after the last build was stored, or the last target announced, until everything expires."""
+
 MAX_PACKED_BYTES = 32 << 20
 """Maximum bytes of one build. Redis serves nothing else meanwhile: 32 MiB take a third of a second at 1 Gbit/s."""
 
 MAX_TAR_BYTES = build_archive.MAX_BYTES + 2 * build_archive.MAX_NOTE_BYTES + 4096 * build_archive.MAX_FILES
-MARK_S = 3
+LOCK_S = 3.0
+"""Seconds after which the lock of a dead maker expires."""
+
 RENEW_S = 0.5
-NOTHING_TO_SHARE_S = 600
 PAUSE_S = 10.0
 POLL_S = 0.1
 LEVEL = 1
 CHUNK = 1 << 20
 PIECE = 1 << 16
 
-NOTHING = "nothing"
-"""Stored instead of a maker's name: the last maker had nothing to share."""
+_STORE = Path(__file__).with_name("store_build.lua").read_text(encoding="utf-8")
+_TARGETS = "builds:targets"
 
 log = logging.getLogger(__name__)
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True)
+class BuildTarget:
+    """The target of a worker's builds: its GPU model as requests name it, its architecture, and its compilers."""
+
+    gpu_model: str
+    arch: str
+    toolchain: str
 
 
 @dataclass(frozen=True)
@@ -66,20 +79,11 @@ class SharedBuilds:
     After an error, Redis is not asked for PAUSE_S, and every node builds for itself; the log says so.
     """
 
-    def __init__(self, redis: Redis, limit: int, name: str) -> None:
-        """`name` is shown to other nodes as the maker of a build."""
+    def __init__(self, redis: Redis, limit: int) -> None:
         self._redis = redis
         self._limit = limit
-        self._name = name
         self._paused_until = 0.0
-        self.count = 0
-        """Number of builds that this process has shared."""
-        self._missing = redis.register_script(shared_cache_scripts.MISSING)
-        self._reserve = redis.register_script(shared_cache_scripts.RESERVE)
-        self._renew = redis.register_script(shared_cache_scripts.RENEW)
-        self._release = redis.register_script(shared_cache_scripts.RELEASE)
-        self._ship = redis.register_script(shared_cache_scripts.SHIP)
-        self._drop = redis.register_script(shared_cache_scripts.DROP)
+        self._store = redis.register_script(_STORE)
 
     @contextmanager
     def reserve(self, key: str, cancelled: Callable[[], bool], until: float) -> Iterator[Reservation]:
@@ -87,57 +91,51 @@ class SharedBuilds:
 
         While another node makes it, wait for it `until` (time.monotonic). Raises JobCancelled.
         """
-        token = f"{self._name} {uuid4().hex}"
-        reservation = self._wait(key, token, cancelled, until)
+        lock = Lock(self._redis, f"builds:lock:{key}", timeout=LOCK_S, blocking=False, thread_local=False)
+        reservation = self._wait(key, lock, cancelled, until)
         if not reservation.mine:
             yield reservation
             return
-        renew = partial(self._renew, args=[key, token, MARK_S])
-        renewing = PeriodicThread("build's mark", lambda: self._try("others may build it too", renew), RENEW_S)
+        renewing = PeriodicThread(
+            "lock of a build", lambda: self._try("others may build it too", partial(_renew, lock)), RENEW_S
+        )
         renewing.start()
-        replacement = ""
         try:
             yield reservation
-            replacement = NOTHING  # `release` ignores it if the build was shared.
-        except KernelFault:
-            replacement = NOTHING
-            raise
         finally:
             renewing.stop()
-            self._try("its mark remains", lambda: self._release(args=[key, token, replacement, NOTHING_TO_SHARE_S]))
+            self._try("its lock expires by itself", partial(_release, lock))
 
-    def _wait(self, key: str, token: str, cancelled: Callable[[], bool], until: float) -> Reservation:
+    def _wait(self, key: str, lock: Lock, cancelled: Callable[[], bool], until: float) -> Reservation:
         logged = False
         while True:
-            reply = self._try("builds are made here", partial(self._reserve, args=[key, token, MARK_S]))
-            if reply is None:
+            reservation = self._try("builds are made here", lambda: self._ask(key, lock))
+            if reservation is None:
                 return Reservation(None, False)
-            packed, maker = reply[0] or None, text(reply[1])
-            if packed is not None or maker == token:
-                return Reservation(packed, maker == token)
-            if maker == NOTHING or time.monotonic() >= until:
-                return Reservation(None, False)
+            if reservation.mine or reservation.packed is not None or time.monotonic() >= until:
+                return reservation
             if cancelled():
                 raise JobCancelled("cancelled while another node built the same source")
             if not logged:
                 logged = True
-                log.info("build %s: %s makes it", key, maker.partition(" ")[0])
+                log.info("build %s: another node makes it", key)
             time.sleep(POLL_S)
 
-    @property
-    def paused(self) -> bool:
-        """Whether Redis failed recently: until the next request no build can be reserved."""
-        return time.monotonic() < self._paused_until
+    def _ask(self, key: str, lock: Lock) -> Reservation:
+        packed = self._archive(key)
+        if packed is not None or not lock.acquire():
+            return Reservation(packed, False)
+        packed = self._archive(key)  # The last maker may have stored it just before it released the lock.
+        if packed is not None:
+            _release(lock)
+        return Reservation(packed, packed is None)
 
-    def missing(self, keys: Sequence[str]) -> list[str]:
-        """The builds that are neither shared nor reserved, and did not fail to be shared. Raises RedisError."""
-        if not keys:
-            return []
-        return [text(key) for key in self._missing(args=keys)]
+    def _archive(self, key: str) -> bytes | None:
+        return cast("bytes | None", self._redis.hget("builds:archives", key))  # The client does not decode replies.
 
-    def is_awaited(self, key: str) -> bool:
-        """Whether another node waits for that build, or did in the last seconds. Raises RedisError."""
-        return bool(self._redis.exists(f"builds:awaited:{key}"))
+    def contains(self, key: str) -> bool:
+        """Whether that build is shared. Raises RedisError."""
+        return bool(self._redis.hexists("builds:archives", key))
 
     def receive(self, key: str, packed: bytes, cache: BuildCache) -> bool:
         """Store a shared build in a node's cache; False if that fails.
@@ -151,12 +149,12 @@ class SharedBuilds:
             return False
         except UNREADABLE as error:
             log.warning("the shared build %s is invalid (%s); building it here", key, error)
-            self._try("it stays", lambda: self._drop(args=[key]))
+            self._try("it stays", lambda: self._store(args=[key, b"", self._limit, TTL_S]))
             return False
         return True
 
-    def ship(self, key: str, archive: Path, *, fault: bool) -> bool:
-        """Share a cached build with other nodes; False if that fails. A fault is stored for FAULT_S only."""
+    def share(self, key: str, archive: Path) -> bool:
+        """Share a cached build with other nodes; False if that fails."""
         try:
             packed = _packed(archive)
         except OSError as error:
@@ -165,14 +163,29 @@ class SharedBuilds:
         if packed is None or len(packed) > self._limit:
             log.info("build %s: too large to be shared", key)
             return False
-        ttl_s = FAULT_S if fault else TTL_S
-        reply = self._try("it is not shipped", lambda: self._ship(args=[key, packed, ttl_s, self._limit, TTL_S]))
-        self.count += reply is not None
-        return reply is not None
+        store = partial(self._store, args=[key, packed, self._limit, TTL_S])
+        return self._try("a build is not shared", store) is not None
 
-    def _try(self, consequence: str, ask: Callable[[], Any]) -> Any | None:
+    def announce(self, target: BuildTarget) -> None:
+        """Tell build-only workers that builds for this target are needed."""
+        member = json.dumps([target.gpu_model, target.arch, target.toolchain])
+
+        def announce() -> None:
+            with self._redis.pipeline() as pipe:
+                pipe.zadd(_TARGETS, {member: time.time()})
+                pipe.expire(_TARGETS, TTL_S)
+                pipe.execute()
+
+        self._try("build-only workers do not learn of this worker", announce)
+
+    def targets(self) -> list[BuildTarget]:
+        """The targets that were announced in the last TTL_S seconds. Raises RedisError."""
+        self._redis.zremrangebyscore(_TARGETS, "-inf", time.time() - TTL_S)
+        return [BuildTarget(*json.loads(text(member))) for member in self._redis.zrange(_TARGETS, 0, -1)]
+
+    def _try(self, consequence: str, ask: Callable[[], Reply]) -> Reply | None:
         """The reply of Redis; None if it is unreachable, with `consequence` in the log."""
-        if self.paused:
+        if time.monotonic() < self._paused_until:
             return None
         try:
             return ask()
@@ -180,6 +193,16 @@ class SharedBuilds:
             self._paused_until = time.monotonic() + PAUSE_S
             log.warning("shared builds cannot be reached: %s (%s: %s)", consequence, type(error).__name__, error)
             return None
+
+
+def _renew(lock: Lock) -> None:
+    with suppress(LockError):  # It expired during an outage, and another node may hold it now.
+        lock.reacquire()
+
+
+def _release(lock: Lock) -> None:
+    with suppress(LockError):
+        lock.release()
 
 
 def _packed(archive: Path) -> bytes | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -46,20 +46,14 @@ log = logging.getLogger(__name__)
 _unreadable: set[tuple[str, str]] = set()
 """Worker and reason of each skipped heartbeat that was logged."""
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    View = TypeVar("View", bound=DataclassInstance)
-
 
 @dataclass(frozen=True)
 class WorkerView:
     """One live worker. It runs `max_workers` jobs at once, or none while it is `quarantined` (the reason).
 
     `sandbox` describes its sandbox layers by name (`sandbox.isolation.layer_probe`): `active` and `detail`. `arch` is
-    the target of its builds. `toolchain` identifies its compilers if nodes share builds (None if not, or not known
-    yet). `failing` has a sentence for each periodic thread whose last call failed. Times are epoch seconds of the
-    worker's clock.
+    the target of its builds. `failing` has a sentence for each periodic thread whose last call failed. Times are epoch
+    seconds of the worker's clock.
     """
 
     name: str
@@ -79,46 +73,36 @@ class WorkerView:
     quarantined: str | None = None
     gpu_model: str | None = None
     arch: str | None = None
-    toolchain: str | None = None
     failing: list[str] = field(default_factory=list)
 
 
 def workers(redis: Redis) -> list[WorkerView]:
-    """Every worker that sent a heartbeat in the last TTL_S seconds, by name."""
-    alive, gone = living(redis, NAMES, "worker", WorkerView)
-    if gone:
-        redis.hdel(FAULTS, *gone)
-        redis.hdel(QUARANTINED, *gone)
-        redis.hdel(MODELS, *gone)
-        redis.hdel(SETUPS, *gone)
-    return alive
+    """Every worker that sent a heartbeat in the last TTL_S seconds, by name.
 
-
-def living(redis: Redis, names: str, kind: str, view: type[View]) -> tuple[list[View], list[str]]:
-    """Members of the set `names` with a live heartbeat of that kind, and those without, which leave the set.
-
-    A heartbeat of a later version may have more fields than `view`. One with missing fields or wrong types is skipped
-    and logged once, because a bad writer must not make readers fail.
+    A heartbeat of a later version may have more fields than `WorkerView`. One with missing fields or wrong types is
+    skipped and logged once, because a bad writer must not make readers fail.
     """
-    ever = sorted(text(name) for name in redis.smembers(names))
+    ever = sorted(text(name) for name in redis.smembers(NAMES))
     if not ever:
-        return [], []
-    notes = redis.mget([f"{kind}:{name}" for name in ever])
+        return []
+    notes = redis.mget([f"worker:{name}" for name in ever])
     gone = [name for name, note in zip(ever, notes, strict=True) if note is None]
     if gone:
-        redis.srem(names, *gone)
-    alive = [_parsed(name, note, view) for name, note in zip(ever, notes, strict=True) if note is not None]
-    return [one for one in alive if one is not None], gone
+        redis.srem(NAMES, *gone)
+        for figures in (FAULTS, QUARANTINED, MODELS, SETUPS):
+            redis.hdel(figures, *gone)
+    alive = [_parsed(name, note) for name, note in zip(ever, notes, strict=True) if note is not None]
+    return [one for one in alive if one is not None]
 
 
-def _parsed(name: str, note: str | bytes, view: type[View]) -> View | None:
-    types = get_type_hints(view)
+def _parsed(name: str, note: str | bytes) -> WorkerView | None:
+    types = get_type_hints(WorkerView)
     try:
         fields = {name: value for name, value in json.loads(note).items() if name in types}
         wrong = [name for name, value in fields.items() if not _has_type(value, types[name])]
         if wrong:
             raise TypeError(f"`{wrong[0]}` has another type")
-        return view(**fields)
+        return WorkerView(**fields)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         if (name, reason) not in _unreadable:
@@ -149,7 +133,6 @@ class Heartbeat:
         layers: Layers,
         quarantined: Callable[[], str | None] = lambda: None,
         readings: Callable[[], Reading] = dict,
-        toolchain: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._redis = redis
         self._name = name
@@ -158,7 +141,6 @@ class Heartbeat:
         self._setup = fingerprint.digest(device, versions)
         self._quarantined = quarantined
         self._readings = readings
-        self._toolchain = toolchain
         self._facts = {
             **{"name": name, "host": socket.gethostname(), "pid": os.getpid()},
             **{"device": "cuda:0" if device.is_gpu else device.name, "gpu_available": device.is_gpu},
@@ -182,7 +164,7 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Send one heartbeat."""
-        now = {"seen_at": time.time(), "quarantined": self._quarantined(), "toolchain": self._toolchain()}
+        now = {"seen_at": time.time(), "quarantined": self._quarantined()}
         view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:
             pipe.set(f"worker:{self._name}", json.dumps({**asdict(view), "machine": machine()}), ex=TTL_S)

@@ -7,7 +7,6 @@ missing message would leave a job waiting; a surplus message does nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redis import Redis
@@ -122,16 +121,14 @@ class JobQueue:
         queue_keys = self._redis.zrange(f"jobs:line:{queue}", 0, limit - 1)
         return [job_of(text(queue_key)) for queue_key in queue_keys]
 
-    def peek(self, queues: Sequence[str], limit: int) -> list[tuple[str, str]]:
-        """The first `limit` jobs of each queue, in the order in which they start: pairs of queue and job id."""
-        with self._redis.pipeline(transaction=False) as pipe:
-            for queue in queues:
-                pipe.zrange(f"jobs:line:{queue}", 0, limit - 1)
-            heads_by_queue = pipe.execute()
-        heads = sorted(
-            (text(queue_key), queue) for queue, first in zip(queues, heads_by_queue, strict=True) for queue_key in first
-        )
-        return [(queue, job_of(queue_key)) for queue_key, queue in heads]
+    def messages(self, queue: str) -> int:
+        """The number of messages in a Celery queue."""
+        return int(self._redis.llen(queue))
+
+    def request(self, job_id: str) -> Request | None:
+        """The request of a job that has not ended; None if it has, or is unknown. ValueError if it is unreadable."""
+        stored = self._redis.get(f"job:{job_id}:request")
+        return read_request(stored) if stored is not None else None
 
     def drop_shares(self) -> None:
         """Remove fair shares that no longer influence the order."""

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from domain.access import Key
 from domain.request import Request
+from domain.settings import settings
 from tasks.app import app
 from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, Refusal
 from tasks.jobs.job_queue import queue_of_gpu
@@ -19,6 +20,12 @@ from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.log_config import about
 
 TASK = "evaluate"
+BUILD_TASK = BUILD_QUEUE = "build"
+MAX_BUILD_MESSAGES = 10_000
+"""Maximum number of messages in the queue of builds: without a build-only worker nobody takes them."""
+
+BUILD_MESSAGE_TTL_S = 3600
+"""Seconds after which a build-only worker discards a message; by then the job has mostly started."""
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +60,8 @@ def submit(
     if admitted.new:
         with about(job_id=job_id):
             _log_accepted(job_id, request, admitted)
-            if not admitted.answered:
-                publish(job_id, request)
+            if not admitted.answered and publish(job_id, request):
+                publish_builds(records, [job_id])
     return admitted.view
 
 
@@ -73,7 +80,7 @@ def submit_many(
     admitted = records.create_many(
         jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes, webhooks=webhooks, bodies=bodies
     )
-    reachable = True
+    reachable, queued = True, []
     for (job_id, request), admission in zip(jobs, admitted, strict=True):
         if isinstance(admission, Accepted) and admission.new:
             with about(job_id=job_id):
@@ -81,6 +88,9 @@ def submit_many(
                 if not admission.answered:
                     # Once the broker is unreachable, later jobs do not wait for it.
                     reachable = reachable and publish(job_id, request)
+                    queued.append(job_id)
+    if reachable and queued:
+        publish_builds(records, queued)
     return admitted
 
 
@@ -102,6 +112,21 @@ def publish_again(queue: str, job_id: str, attempt: int) -> bool:
 def publish_more(queue: str) -> bool:
     """Send one more message to a queue that has more jobs than messages."""
     return _send(queue, f"more.{uuid4()}")
+
+
+def publish_builds(records: JobStore, job_ids: Sequence[str]) -> None:
+    """Ask build-only workers for the builds of these jobs, if nodes share builds.
+
+    A lost message only costs time: the worker that runs the job makes every build that is not there.
+    """
+    if not settings().shared_builds:
+        return
+    try:
+        room = max(0, MAX_BUILD_MESSAGES - records.queue.messages(BUILD_QUEUE))
+        for job_id in job_ids[:room]:
+            app.send_task(BUILD_TASK, args=[job_id], queue=BUILD_QUEUE, expires=BUILD_MESSAGE_TTL_S)
+    except Exception as error:  # As in `_send`, whatever fails here.
+        log.warning("no build-only worker is asked for builds: %s: %s", type(error).__name__, error)
 
 
 def message_id(job_id: str, attempt: int) -> str:

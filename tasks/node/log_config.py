@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from domain.plain_text import one_entry
-from domain.settings import JSON
+from domain.settings import JSON, settings
 
 MESSAGE_CHARS = 4000
 EXCEPTION_CHARS = 6000
@@ -85,6 +85,12 @@ def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
 def formatter(form: str) -> logging.Formatter:
     """The formatter for a value of LOG_FORMAT."""
     return JsonLines() if form == JSON else ReadableLines()
+
+
+def format_handlers(logger: logging.Logger, **_: Any) -> None:
+    """Celery signal handler: set the configured log format on the handlers that Celery gave this logger."""
+    for handler in logger.handlers:
+        handler.setFormatter(formatter(settings().log_format))
 
 
 def set_up(level: str, form: str) -> None:

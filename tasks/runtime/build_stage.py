@@ -18,6 +18,7 @@ from sandbox.supervisor.machine_faults import may_pass_again
 from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache
+from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import KernelRun, Stopped
 
@@ -71,7 +72,7 @@ class Building:
             kernel_run.origin["compile_cache"] = OFF
             self._compile(kernel_run)
             return
-        key, shipped = self._build_session.build_key(kernel_run.kernel), self._build_session.shipped
+        key, shared = self._build_session.build_key(kernel_run.kernel), self._build_session.shared
         began = time.monotonic()
         with cache.build_lock(key, self._cancelled, self._patience):
             self._count_wait(began)
@@ -79,14 +80,14 @@ class Building:
             if cached is not None:
                 kernel_run.origin["compile_cache"] = HIT
                 self._use(kernel_run, cached)
-            elif shipped is None:
+            elif shared is None:
                 kernel_run.origin["compile_cache"] = MISS
                 self.build_and_store(kernel_run, cache, key)
             else:
                 began = time.monotonic()
-                with shipped.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
+                with shared.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
                     self._count_wait(began)
-                    self._use_shared_or_build(kernel_run, cache, key, entry.packed)
+                    self._use_shared_or_build(kernel_run, cache, shared, key, entry.packed)
 
     def _count_wait(self, began: float) -> None:
         self._patience -= time.monotonic() - began
@@ -112,13 +113,16 @@ class Building:
             text = without_machine_paths(artifact.log, kernel_run.folder)
             self._cache_build(kernel_run, cache, key, dataclasses.replace(artifact, log=text), None)
 
-    def _use_shared_or_build(self, kernel_run: KernelRun, cache: BuildCache, key: str, packed: bytes | None) -> None:
+    def _use_shared_or_build(
+        self, kernel_run: KernelRun, cache: BuildCache, shared: SharedBuilds, key: str, packed: bytes | None
+    ) -> None:
         """Uses the build that another node shared; builds here if there is none, or if anything is wrong with it."""
-        cached, shipped = None, self._build_session.shipped
-        if shipped is not None and packed is not None and shipped.receive(key, packed, cache):
+        cached = None
+        if packed is not None and shared.receive(key, packed, cache):
             cached = cache.restore(key, kernel_run.folder)
         kernel_run.origin["compile_cache"] = MISS if cached is None else REMOTE_HIT
         if cached is None:
+            shared.announce(self._build_session.own_target)
             self.build_and_store(kernel_run, cache, key)
         else:
             self._use(kernel_run, cached)
@@ -128,8 +132,8 @@ class Building:
     ) -> None:
         finished = Finished(artifact, fault, kernel_run.output, time.time(), self._build_session.name)
         stored = cache.store(key, kernel_run.folder, kernel_run.sealed, finished)
-        if stored and self._build_session.shipped is not None:
-            self._build_session.shipped.ship(key, cache.archive(key), fault=fault is not None)
+        if stored and self._build_session.shared is not None:
+            self._build_session.shared.share(key, cache.archive(key))
 
     def _use(self, kernel_run: KernelRun, cached: Finished) -> None:
         kernel_run.output = cached.output
@@ -144,7 +148,7 @@ class Building:
 
     def _note_builder(self, kernel_run: KernelRun, name: str) -> None:
         """Records which node made the build, if nodes share builds."""
-        if self._build_session.shipped is not None:
+        if self._build_session.shared is not None:
             kernel_run.origin["built_by"] = name
 
     def _compile(self, kernel_run: KernelRun) -> None:

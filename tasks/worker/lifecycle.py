@@ -43,7 +43,6 @@ from tasks.node.broker_settings import broker_warnings, log_broker_warnings
 from tasks.node.redis_client import connect
 from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.worker.reconciler import Reconciler
-from tasks.worker.toolchain_probe import ToolchainProbe
 from tasks.worker.worker_gauges import Gauges
 
 log = logging.getLogger(__name__)
@@ -62,12 +61,8 @@ class MainProcessThreads:
             quarantine.clear()
         except RedisError as error:
             log.warning("the quarantine record of an earlier worker of this name stays for now: %s", error)
-        self._toolchain = ToolchainProbe()
-        if settings().shared_builds:
-            self._toolchain.start()
-        readings = lambda: quarantine.reason, self._gauges.read, lambda: self._toolchain.identity
         self._threads: list[Any] = [
-            Heartbeat(redis, name, device, slots, _layers, *readings),
+            Heartbeat(redis, name, device, slots, _layers, lambda: quarantine.reason, self._gauges.read),
             Reconciler(redis, JobStore(redis, ttl_s), ttl_s),
             quarantine,
         ]
@@ -78,7 +73,6 @@ class MainProcessThreads:
         for thread in self._threads:
             thread.stop()
         self._gauges.stop()
-        self._toolchain.stop()
 
 
 _threads_of_worker: list[MainProcessThreads] = []
@@ -109,12 +103,6 @@ def load_telemetry(**_: Any) -> None:
     """Before the pool starts: import what its children trace with; exits if that is wanted, but not installed."""
     if settings().otlp_endpoint is not None:
         import_module("tasks.node.telemetry")
-
-
-def write_json(logger: logging.Logger, **_: Any) -> None:
-    """Set the configured log format on the handlers that Celery gave this logger."""
-    for handler in logger.handlers:
-        handler.setFormatter(log_config.formatter(settings().log_format))
 
 
 def pin_device(**_: Any) -> None:
@@ -250,8 +238,8 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
         log.warning("message %s: its worker process died; the reconciler will requeue its job: %s", task_id, error)
 
 
-after_setup_logger.connect(write_json)
-after_setup_task_logger.connect(write_json)
+after_setup_logger.connect(log_config.format_handlers)
+after_setup_task_logger.connect(log_config.format_handlers)
 worker_init.connect(outlive_reader)
 worker_init.connect(load_telemetry)
 worker_init.connect(pin_device)

@@ -9,7 +9,6 @@ from redis import Redis
 from api import create_app
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.fleet.prebuilder_registry import BuilderHeartbeat
 from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests.api.payloads import RELU, kernel
@@ -46,30 +45,6 @@ def test_what_is_wrong_with_redis_is_told_and_no_reason_to_be_unhealthy(client: 
     # The tests' own server has no append-only file.
     assert [each["code"] for each in answer.get_json()["broker_warnings"]] == ["redis-no-append-only-file"]
     assert answer.status_code == 200 and "appendonly yes" in answer.get_json()["broker_warnings"][0]["message"]
-
-
-def test_builders_are_told_of_and_are_no_judges(client: FlaskClient, redis: Redis) -> None:
-    BuilderHeartbeat(redis, "builder0@node", "abc", {}).beat()
-    health = client.get("/health").get_json()
-    assert (health["status"], health["workers"], health["build_warnings"]) == ("unhealthy", [], [])
-    assert [(one["name"], one["toolchain"], one["builds_for"]) for one in health["builders"]] == [
-        ("builder0@node", "abc", [])
-    ]
-
-    def beat(toolchain: str | None) -> None:
-        gpu = Device("GPU-1", 0, "NVIDIA H200", "h200", capability=(9, 0))
-        Heartbeat(redis, "gpu0@node", gpu, 4, {}, toolchain=lambda: toolchain).beat()
-
-    for toolchain, told in ((None, []), ("other", ["one image"]), ("abc", ["sm_90"])):
-        beat(toolchain)
-        health = client.get("/health").get_json()
-        assert (health["status"], health["workers"][0]["arch"]) == ("healthy", "sm_90")
-        assert len(health["build_warnings"]) == len(told)
-        assert all(word in warning for word, warning in zip(told, health["build_warnings"], strict=True))
-    served = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    served.update(builds_for=["sm_90"])
-    served.beat()
-    assert client.get("/health").get_json()["build_warnings"] == []
 
 
 def test_with_workers_that_take_no_jobs(client: FlaskClient, redis: Redis, records: JobStore) -> None:

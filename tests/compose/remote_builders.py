@@ -1,4 +1,4 @@
-"""The profile `build`: another node's builders build what is queued, and the workers that judge load it."""
+"""The profile `build`: another node's build-only worker builds what is queued, and the workers that judge load it."""
 
 from __future__ import annotations
 
@@ -7,43 +7,39 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from stack.example import Example
 from tests.compose.events import DEADLINE_S, POLL_S, SLOW, WORKER, Ledger
 from tests.compose.project import Project, second
 
-NEW = dataclasses.replace(
-    SLOW,
-    name="built ahead",
-    body={
-        "kernel": {
-            "source_code": "import torch\n\ndef kernel_fn(x):\n    return x * 3 + 1  # no example has this source\n\n"
-            "def get_inputs():\n    return [torch.randn(64)]\n",
-            "kernel_type": "torch",
-        },
-        "num_trials": 2,
-    },
-)
+
+def example(number: int) -> Example:
+    """A job whose source is no other job's."""
+    source = (
+        f"import torch\n\ndef kernel_fn(x):\n    return x * 3 + {number}  # no example has this source\n\n"
+        "def get_inputs():\n    return [torch.randn(64)]\n"
+    )
+    body = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 2}
+    return dataclasses.replace(SLOW, name=f"built elsewhere, {number}", body=body)
 
 
 def built_ahead(node: Project, folder: Path, ledger: Ledger, say: Callable[[str], None]) -> None:
-    """As docs/deployment.md has it. The workers rest until the build has been shipped, so BUILD_FOR says for whom."""
+    """As docs/deployment.md has it. The workers build once, which tells for what to build, and rest during the next."""
     node.write(SHARED_BUILDS_MIB="64")
     node.compose("up", "-d")
     ledger.until_healthy()
-    project = second(
-        node.engine, folder, node, "third", COMPOSE_PROFILES="build", SHARED_BUILDS_MIB="64", BUILD_FOR="cpu"
-    )
+    ledger.wait([ledger.post(example(1))])
+    project = second(node.engine, folder, node, "third", COMPOSE_PROFILES="build", SHARED_BUILDS_MIB="64")
     # By the image of the workers that judge here, which have no GPU.
     over = {"services": {"builder": {"image": f"kernel-eval-{WORKER}:{node.variables['TAG']}"}}}
     (project.folder / "over.yml").write_text(json.dumps(over))
     try:
         project.compose("up", "-d", "--no-build", "builder")
-        _until(lambda: any("cpu" in each["builds_for"] for each in _builders(ledger)), "it builds for the workers")
+        _until(lambda: _figure(ledger, "build_messages") == 0, "it takes its messages")
         node.compose("stop", WORKER)
-        began = time.monotonic()
-        trial = ledger.post(NEW)
-        _until(lambda: sum(each["shared"] for each in _builders(ledger)) > 0, "the queued job's kernel is built")
+        began, before = time.monotonic(), _figure(ledger, "shared_builds_bytes")
+        trial = ledger.post(example(2))
+        _until(lambda: _figure(ledger, "shared_builds_bytes") > before, "the queued job's kernel is built")
         node.compose("up", "-d", "--no-deps", WORKER)
         ledger.wait([trial])
         ledger.told("built by a builder of another node while no worker ran, judged here", [trial], began)
@@ -59,8 +55,9 @@ def built_ahead(node: Project, folder: Path, ledger: Ledger, say: Callable[[str]
     ledger.until_healthy()
 
 
-def _builders(ledger: Ledger) -> list[dict[str, Any]]:
-    return ledger.client.get("/health").json()["builders"]  # type: ignore[no-any-return]
+def _figure(ledger: Ledger, name: str) -> float:
+    lines = ledger.client.get("/metrics").text.splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith(f"kernel_eval_{name} "))
 
 
 def _until(done: Callable[[], bool], what: str) -> None:

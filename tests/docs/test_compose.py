@@ -69,7 +69,10 @@ def test_a_builder_is_a_worker_without_a_gpu() -> None:
     # What decides how a submission is held while it is built, and where what is built goes.
     for name in ("SANDBOX", "RUNNER_MEMORY_MIB", "SHARED_BUILDS_MIB", "CELERY_BROKER_URL"):
         assert builder["environment"][name] == worker["environment"][name]
-    assert importlib.util.find_spec(builder["command"][2]) is not None
+    assert SERVICES["api"]["environment"]["SHARED_BUILDS_MIB"] == worker["environment"]["SHARED_BUILDS_MIB"]
+    app = "--app=tasks.worker.build_worker"
+    assert app in builder["command"] and app in builder["healthcheck"]["test"][1]
+    assert importlib.util.find_spec(app.partition("=")[2]) is not None
 
 
 def test_redis_keeps_what_it_has_answered() -> None:

@@ -84,8 +84,12 @@ def test_builders_have_what_their_builds_need_to_be_of_use_and_no_gpu() -> None:
     (builder,), (worker,) = (PODS[f"Deployment kernel-eval-{name}"]["containers"] for name in ("builder", "worker"))
     assert builder["image"] == worker["image"]
     assert builder["command"] == SERVICES["builder"]["command"]
-    shared = {each["value"] for one in (builder, worker) for each in one["env"] if each["name"] == "SHARED_BUILDS_MIB"}
-    assert len(shared) == 1 and int(shared.pop()) > 0
+    (api,) = PODS["Deployment kernel-eval-api"]["containers"]
+    containers = (api, builder, worker)
+    shared = [each["value"] for one in containers for each in one["env"] if each["name"] == "SHARED_BUILDS_MIB"]
+    assert len(shared) == 3 and len(set(shared)) == 1 and int(shared[0]) > 0
+    check = SERVICES["builder"]["healthcheck"]["test"][1].replace("$$", "$")
+    assert builder["readinessProbe"]["exec"]["command"] == ["sh", "-c", check]
     assert "nvidia.com/gpu" not in builder["resources"]["limits"]
     grace = PODS["Deployment kernel-eval-builder"]["terminationGracePeriodSeconds"]
     assert f"{grace}s" == SERVICES["builder"]["stop_grace_period"]

@@ -122,7 +122,7 @@ def test_no_gpu_is_no_cpu_unless_it_is_said(redis_url: str, tmp_path: Path) -> N
         (("httpx", "rich", "psutil", "backends", "validation", "profiling", "torch"), "api, stack.__main__"),
         (
             ("flask", "apiflask", "gunicorn", "httpx", "rich", "api"),
-            "stack.workers, tasks.worker.lifecycle, stack.builders, tasks.prebuild.prebuilder",
+            "stack.workers, tasks.worker.lifecycle, tasks.worker.build_worker, tasks.prebuild.job_builds",
         ),
         # `celery flower` without --app takes celeryconfig.py, and goes on without it where it cannot be imported.
         (("flask", "api", "stack", "tasks", "sandbox", "backends", "pynvml", "numpy", "psutil"), "celeryconfig"),

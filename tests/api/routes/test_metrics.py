@@ -16,7 +16,6 @@ from api.observability.service_metrics import STAGES
 from domain.paths import ROOT
 from domain.settings import settings
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.fleet.prebuilder_registry import BuilderHeartbeat
 from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU, Device
 from tests.api.routes.test_jobs import RESULT, claimed
@@ -27,7 +26,13 @@ GUIDE = ROOT / "docs" / "operations.md"
 UNITS = ("_seconds", "_bytes", "_hertz", "_celsius", "_watts", "_ratio")
 COUNTS = {
     *("jobs", "queue_limit", "broker_up", "workers", "worker_info", "worker_quarantined", "worker_slots", "gpu_up"),
-    *("worker_consecutive_faults", "pooled_runners", "builders", "gpu_ecc_uncorrected_errors", "gpu_clock_throttled"),
+    *(
+        "worker_consecutive_faults",
+        "pooled_runners",
+        "build_messages",
+        "gpu_ecc_uncorrected_errors",
+        "gpu_clock_throttled",
+    ),
 }
 """Gauges without a unit: what they count is in their name."""
 
@@ -63,10 +68,8 @@ def full(client: FlaskClient, redis: Redis, records: JobStore) -> dict[str, Metr
     told: dict[str, Any] = {"standbys": 5, "build_cache_bytes": 4096, "card": CARD}
     Heartbeat(redis, "gpu1@node", GPU, 4, {}, lambda: "Xid 79", lambda: told).beat()
     Heartbeat(redis, "cpu0@node", CPU, 2, {}, readings=lambda: {"build_cache_bytes": 4096}).beat()
-    builder = BuilderHeartbeat(redis, "builder0@node", "abc", {})
-    builder.update(built=3)
-    builder.beat()
     redis.set("builds:bytes", 5)
+    redis.rpush("build", *("message",) * 3)
     for verdict in ("passed", "wrong_result"):
         job_id, attempt = claimed(client, records)
         records.complete(job_id, attempt, {**RESULT, "verdict": verdict})
@@ -142,8 +145,7 @@ def test_the_figures_of_jobs_are_true(full: dict[str, Metric], client: FlaskClie
 
 def test_the_figures_of_workers_are_true(full: dict[str, Metric]) -> None:
     assert (value(full, "workers", state="taking_jobs"), value(full, "workers", state="quarantined")) == (1, 1)
-    assert (value(full, "builders"), value(full, "builder_builds_total", builder="builder0@node")) == (1, 3)
-    assert value(full, "shared_builds_bytes") == 5
+    assert (value(full, "shared_builds_bytes"), value(full, "build_messages")) == (5, 3)
     assert (value(full, "worker_quarantined", worker="gpu1@node"), value(full, "pooled_runners")) == (1, 5)
     (kept,) = full["kernel_eval_build_cache_bytes"].samples
     assert kept.value == 4096, "once for a node, not for each of its workers"

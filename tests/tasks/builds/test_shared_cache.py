@@ -27,13 +27,13 @@ from tasks.builds import shared_cache
 from tasks.builds.archive import Finished
 from tasks.builds.folder_digest import digest
 from tasks.builds.local_cache import BuildCache, key_of
-from tasks.builds.shared_cache import NOTHING, SharedBuilds
+from tasks.builds.shared_cache import BuildTarget, SharedBuilds
+from tasks.jobs.job_view import text
 from tests.conftest import free_port, start_redis
 from tests.tasks.example_jobs import until
 
 KEY = key_of(["a source"])
 MIB = 1 << 20
-HOUR = 3600.0
 AT_ONCE = Retry(NoBackoff(), 0)
 
 
@@ -47,12 +47,12 @@ def going_on() -> bool:
 
 @pytest.fixture
 def here(redis: Redis) -> SharedBuilds:
-    return SharedBuilds(redis, MIB, "here")
+    return SharedBuilds(redis, MIB)
 
 
 @pytest.fixture
 def there(redis: Redis) -> SharedBuilds:
-    return SharedBuilds(redis, MIB, "there")
+    return SharedBuilds(redis, MIB)
 
 
 class Node:
@@ -96,7 +96,7 @@ def test_a_build_comes_to_another_node_as_it_was(
 ) -> None:
     with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
-        assert here.ship(KEY, first.keep(KEY), fault=False)
+        assert here.share(KEY, first.keep(KEY))
     with there.reserve(KEY, going_on, soon()) as turn:
         assert not turn.mine
         assert turn.packed is not None
@@ -109,18 +109,15 @@ def test_a_build_comes_to_another_node_as_it_was(
 
 @pytest.mark.parametrize("content", [bytes(5 * MIB), os.urandom(3 * MIB), b""], ids=["zeros", "noise", "nothing"])
 def test_whatever_is_in_it(content: bytes, redis: Redis, first: Node, second: Node) -> None:
-    store = SharedBuilds(redis, 8 * MIB, "here")
-    assert store.ship(KEY, first.keep(KEY, content), fault=False)
+    store = SharedBuilds(redis, 8 * MIB)
+    assert store.share(KEY, first.keep(KEY, content))
     assert store.receive(KEY, redis.hget("builds:archives", KEY) or b"", second.cache)
     assert (second.restored(KEY)[1] / "name.so").read_bytes() == content
 
 
-def test_a_fault_comes_too_and_is_remembered_for_a_shorter_time(
-    redis: Redis, here: SharedBuilds, first: Node, second: Node
-) -> None:
+def test_a_fault_comes_too(redis: Redis, here: SharedBuilds, first: Node, second: Node) -> None:
     fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
-    here.ship(KEY, first.keep(KEY, fault=fault), fault=True)
-    assert redis.zscore("builds:expire", KEY) < time.time() + 601
+    here.share(KEY, first.keep(KEY, fault=fault))
     with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.packed is not None
         assert here.receive(KEY, turn.packed, second.cache)
@@ -133,22 +130,14 @@ def test_the_oldest_go_first_and_the_count_is_true(redis: Redis, first: Node) ->
     keys = [key_of([number]) for number in range(4)]
     archives = [first.keep(key, bytes(200)) for key in keys]
     one = len(zlib.compress(archives[0].read_bytes(), 1))
-    store = SharedBuilds(redis, int(2.5 * one), "here")
+    store = SharedBuilds(redis, int(2.5 * one))
     for key, archive in zip(keys, archives, strict=True):
-        assert store.ship(key, archive, fault=False)
+        assert store.share(key, archive)
         assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) <= 2.5 * one
-    assert store.missing(keys) == keys[:2]
-    assert {name for name in ("builds:shipped", "builds:expire") if redis.zcard(name) != 2} == set()
-    store.ship(keys[3], archives[3], fault=False)
-    assert store.missing(keys) == keys[:2], "the same once more takes no more room"
-
-
-def test_what_has_expired_goes(redis: Redis, here: SharedBuilds, first: Node) -> None:
-    here.ship(KEY, first.keep(KEY), fault=False)
-    redis.zadd("builds:expire", {KEY: time.time() - 1})
-    with here.reserve(KEY, going_on, soon()) as turn:
-        assert (turn.packed, turn.mine) == (None, True)
-    assert kept_bytes(redis) == 0
+    assert [store.contains(key) for key in keys] == [False, False, True, True]
+    assert redis.zcard("builds:stored") == 2
+    store.share(keys[3], archives[3])
+    assert [store.contains(key) for key in keys] == [False, False, True, True], "the same once more takes no more room"
 
 
 @pytest.mark.parametrize("too_large", ["for one", "for all"])
@@ -157,12 +146,10 @@ def test_what_is_too_large_is_not_shipped(
 ) -> None:
     if too_large == "for one":
         monkeypatch.setattr(shared_cache, "MAX_PACKED_BYTES", 100)
-    store = SharedBuilds(redis, MIB if too_large == "for one" else 100, "here")
+    store = SharedBuilds(redis, MIB if too_large == "for one" else 100)
     with store.reserve(KEY, going_on, soon()):
-        assert not store.ship(KEY, first.keep(KEY), fault=False)
-    # Nobody waits for it in vain again.
-    with store.reserve(KEY, going_on, soon()) as turn:
-        assert (turn.packed, turn.mine) == (None, False)
+        assert not store.share(KEY, first.keep(KEY))
+    assert not store.contains(KEY)
 
 
 def tar_of(note: dict[str, Any] | bytes, *members: tuple[tarfile.TarInfo, bytes]) -> bytes:
@@ -259,13 +246,12 @@ def test_what_is_no_build_is_refused_and_dropped(
     monkeypatch.setattr(tarfile.TarFile, "addfile", _addfile)
     poison = POISON[kind]()
     redis.hset("builds:archives", KEY, poison)
-    redis.zadd("builds:expire", {KEY: time.time() + HOUR})
     with here.reserve(KEY, going_on, soon()) as turn:
         assert turn.packed == poison
         assert not here.receive(KEY, poison, second.cache)
     assert second.restored(KEY)[0] is None
     assert list((second.folder / "builds" / "entries").iterdir()) == []
-    assert here.missing([KEY]) == [KEY]
+    assert not here.contains(KEY)
 
 
 def _addfile(self: tarfile.TarFile, info: tarfile.TarInfo, content: io.BytesIO) -> None:
@@ -286,7 +272,7 @@ def test_the_empty_build_that_the_poison_is_made_of_is_one(here: SharedBuilds, s
 def test_a_node_whose_disk_is_full_leaves_a_build_to_others(
     redis: Redis, here: SharedBuilds, first: Node, second: Node
 ) -> None:
-    assert here.ship(KEY, first.keep(KEY, os.urandom(64 << 10)), fault=False)
+    assert here.share(KEY, first.keep(KEY, os.urandom(64 << 10)))
     packed = redis.hget("builds:archives", KEY) or b""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
@@ -305,32 +291,27 @@ def full(redis: Redis) -> Iterator[Callable[[], object]]:
     redis.config_set("maxmemory", 0)
 
 
-def test_a_full_redis_gives_what_it_has_and_forgets_what_is_old(
-    redis: Redis, first: Node, full: Callable[[], object]
-) -> None:
+def test_a_full_redis_gives_what_it_has(redis: Redis, first: Node, full: Callable[[], object]) -> None:
     keys = [key_of([number]) for number in range(3)]
-    store = SharedBuilds(redis, 8 * MIB, "here")
+    store = SharedBuilds(redis, 8 * MIB)
     for key in keys:
-        assert store.ship(key, first.keep(key, os.urandom(MIB)), fault=False)
-    redis.zadd("builds:expire", {keys[0]: time.time() - 1})
+        assert store.share(key, first.keep(key, os.urandom(MIB)))
     full()
-    with SharedBuilds(redis, MIB, "there").reserve(keys[1], going_on, soon()) as turn:
+    with SharedBuilds(redis, MIB).reserve(keys[1], going_on, soon()) as turn:
         assert turn.packed is not None
-    assert redis.hkeys("builds:archives") == [key.encode() for key in keys[1:]]
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives")))
 
 
 def test_a_full_redis_takes_nothing_and_changes_nothing(
     redis: Redis, first: Node, full: Callable[[], object], here: SharedBuilds
 ) -> None:
-    assert here.ship(KEY, first.keep(KEY), fault=False)
-    redis.zadd("builds:expire", {KEY: time.time() - 1})
+    assert here.share(KEY, first.keep(KEY))
     full()
     other = key_of(["another"])
-    assert not here.ship(other, first.keep(other), fault=False)
+    assert not here.share(other, first.keep(other))
     assert redis.hkeys("builds:archives") == [KEY.encode()]
     redis.config_set("maxmemory", 0)
-    with SharedBuilds(redis, MIB, "there").reserve(other, going_on, soon()) as turn:
+    with SharedBuilds(redis, MIB).reserve(other, going_on, soon()) as turn:
         assert turn.mine
 
 
@@ -345,16 +326,8 @@ def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: SharedBuilds
     redis.set("builds:bytes", 2 * MIB)
     archive = first.keep(KEY)
     for _ in range(2):
-        here.ship(KEY, archive, fault=False)
+        here.share(KEY, archive)
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) > 0
-
-
-def test_who_waits_is_seen(redis: Redis, here: SharedBuilds, there: SharedBuilds) -> None:
-    with here.reserve(KEY, going_on, soon()):
-        assert not here.is_awaited(KEY)
-        with there.reserve(KEY, going_on, time.monotonic()):
-            assert here.is_awaited(KEY)
-        assert 0 < redis.ttl(f"builds:awaited:{KEY}") <= shared_cache.MARK_S
 
 
 def test_who_comes_later_waits_for_who_makes_it(here: SharedBuilds, there: SharedBuilds, first: Node) -> None:
@@ -368,7 +341,7 @@ def test_who_comes_later_waits_for_who_makes_it(here: SharedBuilds, there: Share
         assert turn.mine
         waiting = threading.Thread(target=wait)
         waiting.start()
-        here.ship(KEY, archive, fault=False)
+        here.share(KEY, archive)
         waiting.join(20)
     assert [(one.packed is not None, one.mine) for one in got] == [(True, False)]
 
@@ -381,55 +354,47 @@ def test_a_wait_ends_by_patience_and_by_cancellation(here: SharedBuilds, there: 
             pass
 
 
-def test_what_fails_by_its_own_fault_is_waited_for_by_nobody_else(
-    redis: Redis, here: SharedBuilds, there: SharedBuilds
+@pytest.mark.parametrize("fault", [KernelFault(Status.CRASHED, "it died"), JobCancelled("asked to stop")])
+def test_after_a_build_that_failed_another_node_may_build_at_once(
+    fault: Exception, here: SharedBuilds, there: SharedBuilds
 ) -> None:
-    with pytest.raises(KernelFault), here.reserve(KEY, going_on, soon()):
-        raise KernelFault(Status.CRASHED, "it died")
-    assert redis.get(f"builds:mark:{KEY}") == NOTHING.encode()
-    with there.reserve(KEY, going_on, soon()) as turn:
-        assert (turn.packed, turn.mine) == (None, False)
-    assert there.missing([KEY]) == []
-
-
-def test_what_fails_by_ours_is_anybodys(here: SharedBuilds, there: SharedBuilds) -> None:
-    with pytest.raises(JobCancelled), here.reserve(KEY, going_on, soon()):
-        raise JobCancelled("asked to stop")
+    with pytest.raises(type(fault)), here.reserve(KEY, going_on, soon()):
+        raise fault
     with there.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
 
 
-def test_a_mark_lasts_as_long_as_its_maker_and_no_longer(
+def test_a_lock_lasts_as_long_as_its_maker_and_no_longer(
     redis: Redis, here: SharedBuilds, there: SharedBuilds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_cache, "MARK_S", 1)
+    monkeypatch.setattr(shared_cache, "LOCK_S", 1)
     monkeypatch.setattr(shared_cache, "RENEW_S", 0.05)
     with here.reserve(KEY, going_on, soon()):
-        redis.pexpire(f"builds:mark:{KEY}", 200)
-        until(lambda: redis.pttl(f"builds:mark:{KEY}") > 200)
+        redis.pexpire(f"builds:lock:{KEY}", 200)
+        until(lambda: redis.pttl(f"builds:lock:{KEY}") > 200)
     # As a killed one leaves it.
-    redis.set(f"builds:mark:{KEY}", "there dead", px=300)
+    redis.set(f"builds:lock:{KEY}", "there dead", px=300)
     began = time.monotonic()
     with there.reserve(KEY, going_on, soon()) as turn:
         assert turn.mine
     assert 0.2 < time.monotonic() - began < 5
 
 
-def test_another_makers_mark_is_left_alone(redis: Redis, here: SharedBuilds) -> None:
+def test_another_makers_lock_is_left_alone(redis: Redis, here: SharedBuilds) -> None:
     with here.reserve(KEY, going_on, soon()):
-        redis.set(f"builds:mark:{KEY}", "there another", ex=60)
-    assert redis.get(f"builds:mark:{KEY}") == b"there another"
+        redis.set(f"builds:lock:{KEY}", "there another", ex=60)
+    assert redis.get(f"builds:lock:{KEY}") == b"there another"
 
 
 def test_without_redis_everybody_builds_for_himself_and_is_told_once(
     first: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Redis(port=free_port(), retry=AT_ONCE) as nobody:
-        store = SharedBuilds(nobody, MIB, "here")
+        store = SharedBuilds(nobody, MIB)
         for _ in range(2):
             with store.reserve(KEY, going_on, soon()) as turn:
                 assert (turn.packed, turn.mine) == (None, False)
-        assert not store.ship(KEY, first.keep(KEY), fault=False)
+        assert not store.share(KEY, first.keep(KEY))
     assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
 
 
@@ -438,9 +403,9 @@ def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: No
     folder.mkdir()
     server = start_redis(folder, port, "--appendfsync", "always")
     with Redis(port=port, retry=AT_ONCE) as client:
-        store = SharedBuilds(client, MIB, "here")
+        store = SharedBuilds(client, MIB)
         archive = first.keep(KEY)
-        assert store.ship(KEY, archive, fault=False)
+        assert store.share(KEY, archive)
         other = key_of(["another"])
         with store.reserve(other, going_on, soon()) as turn:
             assert turn.mine
@@ -448,7 +413,19 @@ def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: No
             server.wait()
         server = start_redis(folder, port, "--appendfsync", "always")
         # Another process: this one asks again only after a while.
-        with SharedBuilds(client, MIB, "there").reserve(KEY, going_on, soon()) as turn:
+        with SharedBuilds(client, MIB).reserve(KEY, going_on, soon()) as turn:
             assert turn.packed is not None, "what was shipped is still there"
         server.kill()
         server.wait()
+
+
+def test_targets_are_those_of_the_last_day(redis: Redis, here: SharedBuilds, there: SharedBuilds) -> None:
+    targets = [BuildTarget("h200", "sm_90", "a"), BuildTarget("cpu", "cpu", "a"), BuildTarget("cpu", "cpu", "b")]
+    assert there.targets() == []
+    for target in (*targets, targets[0]):
+        here.announce(target)
+    assert sorted(there.targets(), key=repr) == sorted(targets, key=repr)
+    (member,) = [one for one in map(text, redis.zrange("builds:targets", 0, -1)) if "h200" in one]
+    redis.zadd("builds:targets", {member: time.time() - shared_cache.TTL_S - 1})
+    assert sorted(there.targets(), key=repr) == sorted(targets[1:], key=repr)
+    assert 0 < redis.ttl("builds:targets") <= shared_cache.TTL_S

@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 from threading import Event
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -24,7 +23,6 @@ from tasks.node.device_info import CPU
 from tasks.node.periodic_thread import PeriodicThread
 from tasks.worker.gpu_sampler import CardSampler
 from tasks.worker.reconciler import Reconciler
-from tasks.worker.toolchain_probe import ToolchainProbe
 from tests.tasks.example_jobs import EVALUATE, until
 
 WAIT_S = 10.0
@@ -143,23 +141,6 @@ def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(red
             assert hub._listener is listener and listener is not None and listener.is_alive()
     finally:
         hub.close()
-
-
-def test_what_identifies_the_compilers_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.worker.toolchain_probe.ASK_AGAIN_S", 0.01)
-    own = ToolchainProbe()
-    answers: list[Any] = [NO_PROCESS, ChildProcessError("exit status 1"), "abc"]
-
-    def ask() -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    monkeypatch.setattr(own, "_identify", ask)
-    own.start()
-    until(lambda: own.identity == "abc")
-    own.stop()
 
 
 def test_a_card_sampler_that_says_what_is_no_text_is_ended_and_so_started_again() -> None:

@@ -63,7 +63,7 @@ def test_the_second_time_it_is_there(worker: WorkerContext) -> None:
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert second.build["entry"] == first.build["entry"] == "class Model"
     # Nodes share nothing unless they are told to: no Redis is there that could be asked.
-    assert worker.shipped is None
+    assert worker.shared is None
     assert "built_by" not in first.build and "built_by" not in second.build
     assert cache_of(outcome(worker, RELU + "# another source\n")) == "miss"
     assert cache_of(outcome(worker, RELU, metadata={"class_name": "Model"})) == "miss"

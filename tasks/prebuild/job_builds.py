@@ -1,0 +1,116 @@
+"""Makes the builds of queued jobs in a pool child of a build-only worker, and shares them.
+
+It changes no job: a worker makes every build itself that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from redis import Redis
+
+from backends.base import Target
+from domain.fault import KernelFault
+from domain.kernel import Kernel, KernelType
+from domain.request import Request
+from tasks.builds.build_session import BuildSession
+from tasks.builds.local_cache import BuildCache
+from tasks.builds.shared_cache import SharedBuilds
+from tasks.jobs.job_queue import JobQueue
+from tasks.node.device_info import CPU_ONLY
+from tasks.node.log_config import about
+from tasks.node.toolchain import missing_driver
+from tasks.runtime.build_stage import Building
+from tasks.runtime.kernel_run import KernelRun
+
+log = logging.getLogger(__name__)
+
+
+class JobBuilder:
+    """Builds what jobs need, for the targets that workers announced. `close` ends all its processes."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        """`name` identifies the maker of the builds. Raises ValueError if builds are neither cached nor shared."""
+        self._name = name
+        self._queue = JobQueue(redis, ttl_s=0)
+        self._sessions: dict[str, BuildSession] = {}
+        self._foreign_toolchains: set[str] = set()
+        session = self.session(CPU_ONLY)
+        if session.builds is None or session.shared is None:
+            raise ValueError("a build-only worker needs both build caches")
+        self._toolchain = session.toolchain
+        self._cache: BuildCache = session.builds
+        self._shared: SharedBuilds = session.shared
+
+    def build(self, job_id: str) -> int:
+        """Make the builds of a job that are missing; returns their number.
+
+        Raises RedisError, InfrastructureFault, or ValueError for an unreadable request.
+        """
+        with about(job_id=job_id):
+            request = self._queue.request(job_id)
+            if request is None:
+                return 0
+            return sum(self._build_for(arch, request) for arch in self._archs(request))
+
+    def session(self, arch: str) -> BuildSession:
+        """The build session for an architecture, made on first use."""
+        if arch not in self._sessions:
+            target = Target(CPU_ONLY, None) if arch == CPU_ONLY else Target("cuda:0", arch)
+            self._sessions[arch] = BuildSession(target, self._name)
+        return self._sessions[arch]
+
+    def close(self) -> None:
+        """End all processes and remove all folders."""
+        while self._sessions:
+            self._sessions.popitem()[1].close()
+
+    def _archs(self, request: Request) -> list[str]:
+        """The architectures of the workers that may run the job and have the compilers of this node."""
+        targets = [one for one in self._shared.targets() if request.gpu in (None, one.gpu_model)]
+        foreign = {one.toolchain for one in targets if one.toolchain != self._toolchain} - self._foreign_toolchains
+        if foreign:
+            self._foreign_toolchains |= foreign
+            message = "workers with other compilers or packages (%s) than this node (%s) cannot use its builds"
+            log.warning(f"{message}: run both from one image", ", ".join(sorted(foreign)), self._toolchain)
+        return sorted({one.arch for one in targets if one.toolchain == self._toolchain})
+
+    def _build_for(self, arch: str, request: Request) -> int:
+        session = self.session(arch)
+        session.start_zygote()
+        building = Building(session, request, lambda: False)
+        return sum(self._build_missing(session, building, kernel) for kernel in request.kernels.values())
+
+    def _build_missing(self, session: BuildSession, building: Building, kernel: Kernel) -> bool:
+        """Build a kernel, unless its build is shared or another node makes it; returns whether it was built."""
+        if session.target.is_cuda and kernel.kernel_type is KernelType.TRITON and missing_driver() is not None:
+            # Without the driver, the first call would compile the rest while the job holds its device.
+            log.info("no triton kernel is built here: %s (see docs/operations.md)", missing_driver())
+            return False
+        key = session.build_key(kernel)
+        if self._shared.contains(key):
+            return False
+        with self._shared.reserve(key, lambda: False, time.monotonic()) as reservation:
+            if reservation.mine:
+                self._build(session, building, kernel, key)
+        return reservation.mine
+
+    def _build(self, session: BuildSession, building: Building, kernel: Kernel, key: str) -> None:
+        session.ready_compilers([kernel])
+        began, ended = time.monotonic(), "built"
+        with session.job_folder() as folder:
+            kernel_run = KernelRun("kernel", kernel, session.private_folder(folder / "build"))
+            if self._cache.restore(key, kernel_run.folder) is not None:
+                self._shared.share(key, self._cache.archive(key))
+                return
+            # A source may fail here only because there is no driver; what NVRTC rejects, it rejects everywhere.
+            is_certain = not session.target.is_cuda or kernel.kernel_type is KernelType.CUDA
+            try:
+                building.build_and_store(kernel_run, self._cache, key, faults=is_certain)
+            except KernelFault as fault:
+                ended = fault.status.value
+            finally:
+                kernel_run.close()
+        arch, took_s = session.target.arch or CPU_ONLY, time.monotonic() - began
+        log.info("build %s: %s %s for %s in %.1f s", key, kernel.kernel_type, ended, arch, took_s)
