@@ -13,6 +13,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from backends.base import Target
+from backends.source.argument_binding import required_names
 from backends.source.error_report import fault, summary, text_of
 from backends.source.rng_state import seed_everything
 from domain.fault import KernelFault
@@ -67,7 +68,7 @@ def find_plan(
     """
     module = instance if isinstance(instance, torch.nn.Module) else torch.nn.Module()
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    names = _parameters(signature)
+    names = _arguments(signature)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.get_default_dtype())
     failures: list[tuple[InputPlan, Exception]] = []
     for shape in (*_weight_shapes(module), *PLAIN_SHAPES) if names else ((),):
@@ -119,14 +120,12 @@ def _nothing_fits(entry: str, failures: list[tuple[InputPlan, Exception]]) -> Ke
     )
 
 
-def _parameters(signature: inspect.Signature | None) -> tuple[str, ...]:
+def _arguments(signature: inspect.Signature | None) -> tuple[str, ...]:
     """The names of the required parameters; the variadic one where none is required."""
     if signature is None:
         return ("x",)
-    parameters = signature.parameters.values()
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p.name for p in parameters if p.kind in positional and p.default is p.empty]
-    return tuple(required or [p.name for p in parameters if p.kind is p.VAR_POSITIONAL])
+    variadic = [p.name for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+    return tuple(required_names(signature) or variadic)
 
 
 def _weight_shapes(module: torch.nn.Module) -> list[Shape]:
