@@ -59,7 +59,6 @@ def trace(
         len(kernels) if distinct is None else distinct,
         1 if on_device else None,
         stray_us if on_device else None,
-        stray_us if on_device else None,
     )
 
 
@@ -143,7 +142,7 @@ def test_a_compilers_kernels_are_not_the_submissions_own() -> None:
 
 
 def test_kernels_that_the_trace_left_out_are_not_held_against_a_submission() -> None:
-    cut = LaunchTrace(CUPTI, 2, (LaunchedKernel(NVJET, 2, 50.0),), 140, 100.0, 70, 1, 0.0, 0.0)
+    cut = LaunchTrace(CUPTI, 2, (LaunchedKernel(NVJET, 2, 50.0),), 140, 100.0, 70, 1, 0.0)
     assert described(cut, kernel(AXPY, KernelType.TRITON))["flags"] == []
 
 
@@ -155,10 +154,8 @@ def test_work_left_on_another_stream_is_named_and_joined_work_is_not() -> None:
 
 
 def test_forged_figures_stay_shares() -> None:
-    forged = LaunchTrace(
-        CUPTI, 1, (LaunchedKernel("axpy", 1, 1e9), LaunchedKernel("fwd", 1, 1e9)), 0, 1.0, 2, 9, 1e14, 1e14
-    )
+    forged = LaunchTrace(CUPTI, 1, (LaunchedKernel("axpy", 1, 1e9), LaunchedKernel("fwd", 1, 1e9)), 0, 1.0, 2, 9, 1e14)
     report = described(forged, kernel(AXPY))
     assert report["custom_share"] == 1.0 and all(row["share"] <= 1.0 for row in report["kernels"])
     assert report["flags"][0]["data"]["device_time_share"] == 1.0
-    assert described(LaunchTrace(CUPTI, 1, (LaunchedKernel("axpy", 1, 0.0),), 1, 0.0, 1, 1, 0.0, 0.0), kernel(AXPY))
+    assert described(LaunchTrace(CUPTI, 1, (LaunchedKernel("axpy", 1, 0.0),), 1, 0.0, 1, 1, 0.0), kernel(AXPY))
