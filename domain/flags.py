@@ -241,14 +241,9 @@ class FlagCode(StrEnum):
         "A profiled call ran work on other streams that began before or ended after the call's own.",
         "Wait for it on the current stream.",
     )
-    OWN_KERNELS_NOT_LAUNCHED = (
-        "own_kernels_not_launched",
-        "A profiled call launched none of the kernels that the source defines.",
-        "Launch them, or remove them.",
-    )
-    LIBRARY_KERNELS_ONLY = (
-        "library_kernels_only",
-        "Nearly all device time of a profiled call is in kernels of libraries.",
+    KERNELS_NOT_FROM_SOURCE = (
+        "kernels_not_from_source",
+        "Nearly all device time of a profiled call is in kernels that the source does not define.",
         "Write the kernel itself, if that is the task.",
     )
     SANITIZER_ERRORS = (

@@ -39,10 +39,10 @@ def _named(functions: list[GlobalFunction], requested: str, name_expressions: li
         return plain[0].name + "<" + requested.partition("<")[2] if plain else (requested if matches else None)
     if plain and not plain[0].template:
         return plain[0].name
-    return _instantiation(matches, base, name_expressions)
+    return _instantiation(matches, name_expressions)
 
 
-def _instantiation(matches: list[GlobalFunction], base: str, name_expressions: list[str]) -> str | None:
+def _instantiation(matches: list[GlobalFunction], name_expressions: list[str]) -> str | None:
     """A template's instantiation that the request or the source itself names."""
     if not matches:
         return None

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from backends.binary import ptxas_report
 from backends.extensions import minimal_tensor
-from backends.extensions.ended_by_signal import exit_status, signal_line
 from backends.extensions.include_scan import includes_for, named_in
 from backends.extensions.minimal_headers import HOST, NAMED
-from backends.extensions.nvcc_steps import Steps, UnknownSteps
+from backends.extensions.nvcc_steps import Steps, UnknownSteps, exit_status, signal_line
 from backends.extensions.pch import INCLUDED, variant
 
 NOTE = ".headers"

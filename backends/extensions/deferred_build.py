@@ -1,14 +1,14 @@
 """Compiles in the builder the extensions that a source builds only when its class is constructed or called.
 
-The job then need not hold the device while a compiler runs. The builder runs the source up to its calls of `load` and
-`load_inline`, on tensors without memory, each time in a process of its own that ends there. An extension that this does
-not reach is built in the runner, which reports it.
+The job then need not hold the device while a compiler runs. The builder runs the source on, on tensors without memory,
+in a process of its own: its calls of `load` and `load_inline` compile, and return stand-ins that nobody can call. An
+extension that this does not reach is built in the runner, which reports it.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
-import inspect
 import os
 import select
 import shutil
@@ -23,18 +23,17 @@ from typing import Any
 
 import torch
 
-from backends.extensions.call_sites import functions_that_build
-from backends.extensions.jit_build import FOLDER, BuildRequested, Extensions
-from backends.source.argument_binding import by_position, construct, input_maker, signature_of
+from backends.extensions.jit_build import FOLDER, Extensions
+from backends.source.argument_binding import by_position, construct, input_maker, required_names, signature_of
 from backends.source.entry_point import Entry
 
-PATIENCE_S = 5.0
-"""Maximum time that a source may run before it builds, in s. Without memory nothing is computed."""
+PATIENCE_S = 5
+"""Maximum time that a source may run before, between and after its builds, in s. Without memory nothing is computed."""
 LATE_S = 240.0
 """Maximum time for all late builds of one source, in s. A build that fails here is repeated in the runner."""
 SIZE = 16
 """Replaces a number that only a reference's `get_init_inputs` knows."""
-BUILDING = b"building"
+BUILDERS = ("load", "load_inline")
 
 
 def build_late(extensions: Extensions, module: ModuleType, entry: Entry, source: str) -> None:
@@ -44,19 +43,35 @@ def build_late(extensions: Extensions, module: ModuleType, entry: Entry, source:
         return
     deadline = time.monotonic() + LATE_S
     for route in _routes_to_builds(module, entry, functions):
-        while (request := _run_until_build(extensions, route, None, deadline)) is not None and not extensions.has(
-            request[0]
-        ):
-            # If the key changes with each call, no later call would find the build.
-            if _run_until_build(extensions, route, request, deadline) != request or not extensions.has(request[0]):
-                break
-            extensions.built.append(request[1])
+        before = extensions.files()
+        _follow(extensions, route, deadline)
+        extensions.built += [path.stem for key, path in extensions.files().items() if key not in before]
+
+
+def functions_that_build(source: str) -> list[str] | None:
+    """The names of module-level functions that seem to call a builder; None where no function and no method does."""
+    if "cpp_extension" not in source:
+        return None
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # Python itself reports these.
+        return None
+    nodes = list(ast.walk(tree))
+    imported = [alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    builders = {*BUILDERS, *(alias.asname for alias in imported if alias.name in BUILDERS)}
+
+    def builds(node: ast.AST) -> bool:
+        return any(getattr(part, "attr", getattr(part, "id", "")) in builders for part in ast.walk(node))
+
+    if not any(builds(node) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)):
+        return None
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and builds(node)]
 
 
 def _routes_to_builds(module: ModuleType, entry: Entry, functions: list[str]) -> Iterator[Callable[[], Any]]:
     for name in functions:
         function = getattr(module, name, None)
-        if callable(function) and not _guessed(function, None):
+        if callable(function) and not required_names(signature_of(function)):
             yield function
     yield partial(_construct_and_call, module, entry)
 
@@ -66,10 +81,10 @@ def _construct_and_call(module: ModuleType, entry: Entry) -> None:
     function = entry.target
     if entry.method is not None:
         maker = input_maker("get_init_inputs", holders)
-        arguments = _items(maker()) if maker is not None else _guessed(entry.target, SIZE)
+        arguments = _items(maker()) if maker is not None else [SIZE] * len(required_names(signature_of(entry.target)))
         function = getattr(construct(entry.target, arguments, None), entry.method)
     inputs = input_maker("get_inputs", holders)
-    values = inputs() if inputs is not None else _guessed(function, torch.empty(SIZE, SIZE))
+    values = inputs() if inputs is not None else [torch.empty(SIZE, SIZE)] * len(required_names(signature_of(function)))
     named = by_position(signature_of(function), values) if isinstance(values, dict) else None
     function(*(_items(values) if named is None else named))
 
@@ -78,42 +93,22 @@ def _items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _guessed(function: Callable[..., Any], value: Any) -> list[Any]:
-    """The same value for every required argument."""
-    signature = signature_of(function)
-    parameters = signature.parameters.values() if signature is not None else ()
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [
-        value
-        for parameter in parameters
-        if parameter.kind in positional and parameter.default is inspect.Parameter.empty
-    ]
-
-
-def _run_until_build(
-    extensions: Extensions, route: Callable[[], Any], requested: tuple[str, str] | None, deadline: float
-) -> tuple[str, str] | None:
-    """Follows one route to its next build, and returns that build's key and name; None where the route builds nothing.
-
-    If the build is the `requested` one, it is performed. All happens in a child process, because a source may crash,
-    hang, exit, or swallow the exception that stops it.
-    """
+def _follow(extensions: Extensions, route: Callable[[], Any], deadline: float) -> None:
+    """Follows one route in a child process, because a source may crash, hang or exit on the way."""
     there = set(_files(extensions.folder))
-    reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The warning concerns threads, and the child has none.
         pid = os.fork()
     if pid == 0:
         try:
-            os.close(reading)
-            _child(extensions, route, requested, writing)
+            _child(extensions, route)
         finally:
             os._exit(0)
-    os.close(writing)
+    child = os.pidfd_open(pid)
     try:
-        return _read_report(reading, deadline)
+        select.select([child], [], [], max(deadline - time.monotonic(), 0.0))
     finally:
-        os.close(reading)
+        os.close(child)
         for kill in (os.killpg, os.kill):  # Its compilers are in its process group.
             with contextlib.suppress(OSError):
                 kill(pid, signal.SIGKILL)
@@ -121,36 +116,25 @@ def _run_until_build(
         _remove(path for path in _files(extensions.folder) if path not in there)
 
 
-def _child(extensions: Extensions, route: Callable[[], Any], requested: tuple[str, str] | None, writing: int) -> None:
+def _child(extensions: Extensions, route: Callable[[], Any]) -> None:
     os.setpgid(0, 0)
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silence, descriptor)
-    extensions.intercepting = True
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # It ends the process.
+    signal.alarm(PATIENCE_S)
+    extensions.build_ahead = _build_without_alarm
+    with torch.device("meta"), torch.no_grad():
+        route()
+
+
+def _build_without_alarm(build: Callable[[], Any]) -> None:
+    signal.alarm(0)
     try:
-        with torch.device("meta"), torch.no_grad():
-            route()
-    except BuildRequested as called:
-        extensions.intercepting = False
-        if called.build is None:
-            return
-        building = (called.key, called.name) == requested
-        os.write(writing, f"{called.key} {called.name}\n".encode() + (BUILDING if building else b""))
-        if building:
-            called.build()
-
-
-def _read_report(reading: int, deadline: float) -> tuple[str, str] | None:
-    """Reads the child's report until it ends. The child has PATIENCE_S, and the remaining time once it builds."""
-    report, patience = b"", min(time.monotonic() + PATIENCE_S, deadline)
-    while left := max((deadline if report.endswith(BUILDING) else patience) - time.monotonic(), 0.0):
-        if not select.select([reading], [], [], left)[0]:
-            break
-        if not (more := os.read(reading, 1 << 12)):
-            break
-        report += more
-    key, _, name = report.partition(b"\n")[0].decode(errors="replace").partition(" ")
-    return (key, name) if name else None
+        with torch.device("cpu"):
+            build()
+    finally:
+        signal.alarm(PATIENCE_S)
 
 
 def _files(folder: Path) -> Iterator[Path]:

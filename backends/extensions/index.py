@@ -42,10 +42,10 @@ class BuiltExtensions:
             return None
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
 
-    def has(self, key: str) -> bool:
-        """Whether this call has built its extension and the file exists."""
-        entry = self._index().get(key)
-        return entry is not None and (self._folder / entry[1]).exists()
+    def files(self) -> dict[str, Path]:
+        """The library that each call built, by the call's key, where the file exists."""
+        paths = {key: self._folder / library for key, (_, library) in self._index().items()}
+        return {key: path for key, path in paths.items() if path.exists()}
 
     def load(self, key: str | None) -> ModuleType | str | None:
         """The module that this call built, imported; for a plain library, its path after loading. None if nothing is
@@ -54,15 +54,15 @@ class BuiltExtensions:
             return None
         if key in self._loaded:
             return self._loaded[key]
-        entry = self._index().get(key)
-        if entry is None or not (self._folder / entry[1]).exists():
+        library = self.files().get(key)
+        if library is None:
             return None
-        name, library = entry
+        name = self._index()[key][0]
         if name is None:
-            torch.ops.load_library(self._folder / library)  # type: ignore[no-untyped-call]
-            self._loaded[key] = str(self._folder / library)
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+            self._loaded[key] = str(library)
             return self._loaded[key]
-        spec = importlib.util.spec_from_file_location(name, self._folder / library)
+        spec = importlib.util.spec_from_file_location(name, library)
         if spec is None or spec.loader is None:
             return None
         module = importlib.util.module_from_spec(spec)
@@ -100,6 +100,6 @@ class BuiltExtensions:
     def _index(self) -> dict[str, list[Any]]:
         try:
             index: dict[str, list[Any]] = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # A process that was killed may have left half of it.
             return {}
         return index

@@ -51,22 +51,11 @@ _LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn"
 _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
-class BuildRequested(BaseException):
-    """Raised by `load` or `load_inline` while calls are intercepted.
-
-    `build` performs the call, under that key and name; None where building it here is of no use.
-    """
-
-    def __init__(self, build: Callable[[], Any] | None = None, key: str = "", name: str = "") -> None:
-        super().__init__()
-        self.build, self.key, self.name = build, key, name
-
-
 class Extensions:
     """The extensions that one job's source builds: their names, those only compiled, and the compilers' output.
 
-    `compiled` names the extensions that were not built beforehand. While `intercepting`, calls that build raise
-    BuildRequested.
+    `compiled` names the extensions that were not built beforehand. With `build_ahead`, which performs a build, calls
+    only build and return a stand-in.
     """
 
     def __init__(self, folder: Path, target: Target) -> None:
@@ -75,7 +64,7 @@ class Extensions:
         self.built: list[str] = []
         self.only_compiled: list[str] = []
         self.compiled: list[str] = []
-        self.intercepting = False
+        self.build_ahead: Callable[[Callable[[], Any]], None] | None = None
         self.log = ""
         self._built = BuiltExtensions(folder / FOLDER)
 
@@ -96,9 +85,9 @@ class Extensions:
                 resources += json.loads(note.read_text(encoding="utf-8"))
         return resources[:MAX_KERNELS]
 
-    def has(self, key: str) -> bool:
-        """Whether the call of that key has built its extension."""
-        return self._built.has(key)
+    def files(self) -> dict[str, Path]:
+        """The library of each extension that is built, by the key of its call."""
+        return self._built.files()
 
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
@@ -115,12 +104,14 @@ class Extensions:
             _with_lines(call.arguments)
             only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
             key, name = self._built.key(stock.__name__, call.arguments), str(call.arguments["name"])
-            if self.intercepting:
-                if key is None or only_compiles:
-                    raise BuildRequested
-                if self.has(key):
-                    return _StandIn(name, BuildRequested)
-                raise BuildRequested(functools.partial(build, *args, **kwargs), key, name)
+            if self.build_ahead is not None:
+                if key is not None and not only_compiles and key not in self.files():
+                    build_ahead, self.build_ahead = self.build_ahead, None
+                    try:
+                        build_ahead(functools.partial(build, *args, **kwargs))
+                    finally:
+                        self.build_ahead = build_ahead
+                return _StandIn(name, functools.partial(RuntimeError, f"extension {name} is built, and not called yet"))
             if only_compiles:
                 return self._compile_only(stock, call)
             extension = self._built.load(key)

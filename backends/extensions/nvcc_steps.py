@@ -9,8 +9,6 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from backends.extensions.ended_by_signal import signal_line
-
 _PREFIX = "#$ "
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+)"')
@@ -18,6 +16,8 @@ _MODULE_ID = re.compile(r'--gen_module_id_file\s+--module_id_file_name\s+"([^"]+
 
 _PSEUDO = "-- "
 """Prefix of a step that nvcc performs internally, which cannot be started as a program here."""
+SIGNALLED = 128
+"""The exit status that a shell reports for a program killed by a signal, minus the signal's number."""
 _DEPENDENCIES = {"--generate-dependencies-with-compile": 0, "-MD": 0, "-MMD": 0, "--dependency-output": 1, "-MF": 1}
 """Flags that list headers for make and ninja, and how many words follow each. They are dropped, because nvcc has a
 pseudo-step for them. A job's folder is built only once, and ninja takes a missing list for an empty one."""
@@ -96,6 +96,19 @@ class Steps:
             if done.returncode != 0:
                 return done.returncode, text
         return 0, text
+
+
+def signal_line(program: str, status: int) -> str:
+    """A line for the log, since a killed compiler cannot write one; empty where no signal killed it.
+
+    `status` is subprocess's: -N for signal N.
+    """
+    return f"{os.path.basename(program)} was killed by signal {-status}\n" if status < 0 else ""
+
+
+def exit_status(status: int) -> int:
+    """The status as a shell reports it: subprocess's -9 is 137."""
+    return SIGNALLED - status if status < 0 else status
 
 
 def _without_dependencies(command: list[str]) -> list[str]:

@@ -29,7 +29,6 @@ from backends.binary import ptxas_report
 from backends.binary.cuda_toolkit import cuda_home
 from backends.extensions import (
     compiler_driver,
-    ended_by_signal,
     include_scan,
     minimal_headers,
     minimal_tensor,
@@ -44,10 +43,7 @@ UNUSED_S = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
-_PARTS = (
-    *(ptxas_report, compiler_driver, nvcc_steps, ended_by_signal),
-    *(minimal_headers, include_scan, minimal_tensor, pch),
-)
+_PARTS = (ptxas_report, compiler_driver, nvcc_steps, minimal_headers, include_scan, minimal_tensor, pch)
 _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})

@@ -25,7 +25,7 @@ from backends.source.argument_binding import (
 )
 from backends.source.entry_point import Entry, resolve
 from backends.source.error_report import asks_for_gpu, fault, gradient_hint, reached_source, summary
-from backends.source.input_inference import InputPlan, find_plan
+from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.fault import KernelFault
@@ -183,9 +183,12 @@ class PythonExecutable(Executable):
                 )
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
         except (Exception, SystemExit) as error:
-            advice = "if those are at fault, give others in `io` or by get_inputs()"
-            doing = f"calling {self.entry} with guessed inputs ({advice}){gradient_hint(error)}"
-            raise fault(error, doing, self._folder, self._target) from error
+            doing = f"calling {self.entry} with guessed inputs{gradient_hint(error)}"
+            cause = fault(error, doing, self._folder, self._target)
+            if cause is error or cause.status is not Status.RUNTIME_ERROR:
+                raise cause from error
+            message = f"{cause.message}. If the inputs are at fault, {GIVE_INPUTS}"
+            raise KernelFault(cause.status, message, cause.log, compiled=cause.compiled) from error
 
     def _first_call(self, *args: Any) -> Any:
         self._restore_rng()

@@ -49,6 +49,13 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+def required_names(signature: inspect.Signature | None) -> list[str]:
+    """The parameters that a call by position has to give."""
+    parameters = signature.parameters.values() if signature is not None else ()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.kind in positional and p.default is p.empty]
+
+
 def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
     """The first function of that name, among the holders' attributes, that can be called without arguments."""
     for holder in holders:

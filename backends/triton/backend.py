@@ -44,7 +44,7 @@ class TritonBackend(PythonBackend):
             return _by_name(str(kernel_name), kernels, module, kernel)
         if self._is_python(module, kernel, kernels):
             return self._python_entry(module, kernel, kernels)
-        name = _fitting(kernels, module, kernel.io)
+        name = _fitting(kernels, kernel.io)
         return _direct(name, kernels[name], kernel.io)
 
     def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _by_name(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Ker
     raise KernelFault(Status.COMPILE_ERROR, f"Kernel '{name}' not found. {there}")
 
 
-def _fitting(kernels: dict[str, Any], module: ModuleType, io: IOContract | None) -> str:
+def _fitting(kernels: dict[str, Any], io: IOContract | None) -> str:
     """The first kernel that the arguments fit and that no other kernel calls, because helper functions are jitted
     too."""
     called = {name for kernel in kernels.values() for name in function_of(kernel).__code__.co_names}

@@ -16,7 +16,7 @@ def in_a_line(launches: Mapping[str, Any] | None) -> str | None:
     if not isinstance(kernels, list):
         return f"not known: {launches.get('reason')}"
     named = [
-        f"{each['share']:.0%} {each['name']} ({each.get('library') or each.get('origin')})"
+        f"{each['share']:.0%} {each['name']} ({each.get('origin')})"
         for each in kernels[:MAXIMUM_NAMES]
         if isinstance(each, Mapping) and isinstance(each.get("share"), (int, float)) and "name" in each
     ]

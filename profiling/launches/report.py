@@ -1,4 +1,4 @@
-"""Reports the kernels that a call launches: their origin, and flags for odd launches.
+"""Reports the kernels that a call launches, whether they come from the source, and flags odd launches.
 
 It is for information only. The trace comes from the submission's own process, which can forge it; it changes no verdict
 and no time.
@@ -6,6 +6,7 @@ and no time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -13,15 +14,13 @@ from typing import Any
 
 from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel, KernelType
-from profiling.launches.library_names import INDUCTOR, MEMORY, bare_name, library_of, mangled_part, qualified_name
-from profiling.launches.source_kernels import defined_kernels, words
 from sandbox.protocol.launch_trace import CPU_OPERATORS, LaunchTrace
 
 WRITTEN_IN = (KernelType.TRITON, KernelType.CUDA, KernelType.TORCH_CUDA)
 """Kernel types whose submissions are expected to define their own kernels."""
 
-FIG_LEAF = 0.05
-"""Minimum share of device time in a submission's own kernels for them to do the work."""
+FOREIGN = 0.95
+"""Minimum share of device time in kernels that the source does not define for a flag."""
 STRAY = 0.01
 """Minimum share of device time outside of the calls' stream order for a flag."""
 NAMED = 3
@@ -29,29 +28,28 @@ NAMED = 3
 NAME_CHARS = 64
 """Maximum length of a kernel's name in a flag."""
 
+_MEMORY = re.compile(r"Mem(cpy|set)\b")
+"""CUPTI's names of the driver's copies and fills in the trace."""
+_RETURN_TYPE = re.compile(r"(?:void|std::enable_if<.*?>::type)\s+")
+_UNNAMED = re.compile(r"\((?:anonymous namespace|unnamed)\)::|_GLOBAL__N__\w*::|_INTERNAL_\w*::")
+_QUALIFIED = re.compile(r"[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
+_WORD = re.compile(r"[A-Za-z_$][\w$]*")
+
 
 class Origin(StrEnum):
-    """The origin of a kernel. UNKNOWN is neither in the source nor a known library's, and never leads to a flag."""
+    """The origin of a kernel: the source or its build, the driver's copies and fills, or anything else."""
 
     CUSTOM = "custom"
-    LIBRARY = "library"
-    COMPILER = "compiler"
     MEMORY = "memory"
-    UNKNOWN = "unknown"
+    OTHER = "other"
 
 
 @dataclass(frozen=True)
 class _Row:
     name: str
-    bare: str
     launches: float
     share: float
     origin: Origin
-    library: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        row = {"name": self.name, "launches": self.launches, "share": self.share, "origin": self.origin.value}
-        return row | ({"library": self.library} if self.library else {})
 
 
 def unavailable(reason: str) -> dict[str, Any]:
@@ -66,13 +64,17 @@ def described(
 
     `built(part)` says whether a symbol of the submission's build contains that part.
     """
-    origin_of = _on_host if trace.source == CPU_OPERATORS else _Origins(kernel, built).of
-    rows = []
-    for one in trace.kernels:
-        origin, library = origin_of(one.name)
-        share = min(one.time_us / trace.time_us, 1.0) if trace.time_us else 0.0
-        rows.append(_Row(one.name, bare_name(one.name), one.launches / trace.calls, share, origin, library))
     on_device = trace.source != CPU_OPERATORS
+    words = frozenset(_WORD.findall(kernel.source_code)) if on_device else frozenset()
+    rows = [
+        _Row(
+            one.name,
+            one.launches / trace.calls,
+            min(one.time_us / trace.time_us, 1.0) if trace.time_us else 0.0,
+            _origin(one.name, words, built) if on_device else Origin.OTHER,
+        )
+        for one in trace.kernels
+    ]
     return {
         "advisory": True,
         "source": trace.source,
@@ -81,48 +83,38 @@ def described(
         "launches": trace.launches / trace.calls,
         "streams": trace.streams,
         "custom_share": _share(rows, Origin.CUSTOM) if on_device and rows else None,
-        "kernels": [row.to_dict() for row in rows],
+        "kernels": [asdict(row) for row in rows],
         "kernels_omitted": trace.distinct - len(rows),
-        "flags": [asdict(flag) for flag in _flags(trace, kernel, rows)] if on_device else [],
+        "flags": [asdict(flag) for flag in (_stray(trace), _foreign(kernel, rows)) if flag] if on_device else [],
     }
 
 
-class _Origins:
-    """Finds the origin of device kernels for one submission."""
+def qualified_name(name: str) -> list[str]:
+    """The named namespaces and the name of a kernel, without return type, template arguments and parameters.
 
-    def __init__(self, kernel: Kernel, built: Callable[[str], bool]) -> None:
-        self._words = words(kernel)
-        self._defined = defined_kernels(kernel)
-        self._built = built
-
-    def of(self, name: str) -> tuple[Origin, str | None]:
-        if MEMORY.match(name):
-            return Origin.MEMORY, None
-        library = library_of(name)
-        # A library's template that the submission instantiates is the submission's own: its build has the symbol.
-        if self._built(mangled_part(name)) or self._written(name, library):
-            return Origin.CUSTOM, None
-        if library is not None:
-            return Origin.LIBRARY, library
-        return (Origin.COMPILER, "torch.compile") if INDUCTOR.match(name) else (Origin.UNKNOWN, None)
-
-    def _written(self, name: str, library: str | None) -> bool:
-        """Whether the source contains the name as a word, or as a definition if a library has such names."""
-        *namespaces, bare = qualified_name(name)
-        return bare in self._words if library is None else not namespaces and bare in self._defined
+    It reads from the left, so that a truncated name works, too: [ns, axpy] for "void ns::axpy<float, 4>(float*, …".
+    """
+    plain = _UNNAMED.sub("", _RETURN_TYPE.sub("", name, count=1))
+    match = _QUALIFIED.match(plain)
+    return match[0].split("::") if match else [plain]
 
 
-def _on_host(name: str) -> tuple[Origin, str | None]:
-    return (Origin.LIBRARY, "PyTorch") if name.startswith(("aten::", "prims::")) else (Origin.UNKNOWN, None)
+def _origin(name: str, words: frozenset[str], built: Callable[[str], bool]) -> Origin:
+    """CUSTOM where the source has each part of the name as a word, or the build has it in a symbol.
+
+    The second holds for a library's template that the submission instantiates. Names prove nothing: any kernel may
+    have them.
+    """
+    if _MEMORY.match(name):
+        return Origin.MEMORY
+    parts = qualified_name(name)
+    # The profiler leaves very long names mangled.
+    symbol_part = name if name.startswith("_Z") else "".join(f"{len(part)}{part}" for part in parts)
+    return Origin.CUSTOM if words.issuperset(parts) or built(symbol_part) else Origin.OTHER
 
 
 def _share(rows: list[_Row], *origins: Origin) -> float:
     return min(sum(row.share for row in rows if row.origin in origins), 1.0)
-
-
-def _flags(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> list[Flag]:
-    found = [_stray(trace), _never_launched(trace, kernel, rows) or _fig_leaf(trace, kernel, rows)]
-    return [flag for flag in found if flag is not None]
 
 
 def _stray(trace: LaunchTrace) -> Flag | None:
@@ -139,41 +131,19 @@ def _stray(trace: LaunchTrace) -> Flag | None:
     )
 
 
-def _never_launched(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> Flag | None:
-    defined = defined_kernels(kernel)
-    if not defined or trace.distinct > len(rows) or not defined.isdisjoint(row.bare for row in rows):
+def _foreign(kernel: Kernel, rows: list[_Row]) -> Flag | None:
+    share = _share(rows, Origin.OTHER, Origin.MEMORY)
+    if kernel.kernel_type not in WRITTEN_IN or share < FOREIGN:
         return None
-    instead = f"its device time is in {_biggest(rows)}" if rows else "it launches nothing at all"
-    return Flag(
-        FlagCode.OWN_KERNELS_NOT_LAUNCHED,
-        f"a profiled call launched none of the kernels that the source defines ({_listed(sorted(defined))}): {instead}",
-        {"defined_kernels": len(defined)},
-    )
-
-
-def _fig_leaf(trace: LaunchTrace, kernel: Kernel, rows: list[_Row]) -> Flag | None:
-    if kernel.kernel_type not in WRITTEN_IN or not rows or not trace.time_us:
-        return None
-    others = (Origin.LIBRARY, Origin.COMPILER, Origin.MEMORY)
-    share = _share(rows, *others)
-    if share < 1 - FIG_LEAF:
-        return None
-    return Flag(
-        FlagCode.LIBRARY_KERNELS_ONLY,
-        f"{_percent(share)} of the device time in a profiled call is in kernels of libraries, in a submission of type "
-        f"{kernel.kernel_type.value}: {_biggest([row for row in rows if row.origin in others])}",
-        {"device_time_share": share, "kernel_type": kernel.kernel_type.value},
-    )
-
-
-def _biggest(rows: list[_Row]) -> str:
-    return _listed([f"{row.bare[:NAME_CHARS]} ({row.library or row.origin})" for row in rows])
-
-
-def _listed(names: list[str]) -> str:
+    names = [qualified_name(row.name)[-1][:NAME_CHARS] for row in rows if row.origin is not Origin.CUSTOM]
     unique = list(dict.fromkeys(names))
     more = f" and {len(unique) - NAMED} more" if len(unique) > NAMED else ""
-    return ", ".join(unique[:NAMED]) + more
+    return Flag(
+        FlagCode.KERNELS_NOT_FROM_SOURCE,
+        f"{_percent(share)} of the device time in a profiled call is in kernels that the source does not define, in a "
+        f"submission of type {kernel.kernel_type.value}: {', '.join(unique[:NAMED])}{more}",
+        {"device_time_share": share, "kernel_type": kernel.kernel_type.value},
+    )
 
 
 def _percent(share: float) -> str:

@@ -31,8 +31,8 @@ class LaunchTrace:
     """The runner's report of what the traced calls launched: information only, never evidence.
 
     `kernels` are the longest ones. `launches` and `time_us` are totals over all `distinct` kernels and all `calls`.
-    `streams` is the number of streams; `elsewhere_us` is the time on streams other than the calls'. `stray_us` is the
-    part of that time outside of the calls: before their first operation or after their last. These are None if unknown.
+    `streams` is the number of streams. `stray_us` is the time on streams other than the calls', before their first
+    operation or after their last. Both are None if unknown.
     """
 
     source: str
@@ -42,7 +42,6 @@ class LaunchTrace:
     time_us: float
     distinct: int
     streams: int | None = None
-    elsewhere_us: float | None = None
     stray_us: float | None = None
 
 
@@ -64,7 +63,6 @@ def parse_trace(reply: Message, *, is_cuda: bool) -> LaunchTrace:
         time_us=_time(reply, "time_us"),
         distinct=_count(reply, "distinct"),
         streams=_count(reply, "streams") if has_streams else None,
-        elsewhere_us=_time(reply, "elsewhere_us") if has_streams else None,
         stray_us=_time(reply, "stray_us") if has_streams else None,
     )
     if not trace.calls or trace.distinct < len(read):

@@ -73,7 +73,6 @@ def _on_device(events: list[Any]) -> Message:
     return {
         **_trace_message(CUPTI, [(event.name, _duration_us(event)) for event in work]),
         "streams": len({event.device_resource_id for event in work}),
-        "elsewhere_us": sum(map(_duration_us, elsewhere)),
         "stray_us": sum(map(_duration_us, stray)),
     }
 

@@ -83,4 +83,4 @@ def test_what_is_gone_is_built_again(job: Path) -> None:
     noted(job, key)
     shutil.rmtree(job / "ext" / "made")
     there = BuiltExtensions(job / "ext")
-    assert key is not None and not there.has(key) and there.load(key) is None
+    assert key is not None and key not in there.files() and there.load(key) is None
