@@ -16,9 +16,6 @@ from domain.result import CANDIDATE, REFERENCE
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
 DEFAULT_PRIORITY = 5
-PRIORITY_LEVEL_S = 10.0
-"""Queue offset of one level of priority, in s. It bounds how long urgent jobs can delay others."""
-
 DEFAULT_TARGET_PRECISION = Budget.DEFAULT.effort.target_precision
 """Half width of the 95 % interval at which timing stops, relative to the time."""
 DEFAULT_TOLERANCE = 1e-2
@@ -106,15 +103,6 @@ class Request:
     @property
     def operation(self) -> str:
         return "evaluate" if self.reference is None else "compare"
-
-    @property
-    def queue_offset_s(self) -> float:
-        """Offset of a job's place in the queue for the device, in s: urgent and short jobs move ahead of others.
-
-        0 stands for the default priority and budget. A negative offset moves a job ahead of earlier ones.
-        """
-        usual = Budget.DEFAULT.effort.device_time
-        return PRIORITY_LEVEL_S * (DEFAULT_PRIORITY - self.priority) + self.budget.effort.device_time - usual
 
     @property
     def kind(self) -> str:

@@ -80,7 +80,6 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
             settings = dataclasses.replace(settings, log_format=JSON)
         log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
         cleanup.callback(log.close)
-        cleanup.callback(device_lease.tidy)  # A killed worker leaves its ticket.
         redis = None
         if not environment.is_set("CELERY_BROKER_URL"):
             folder = _queue(settings) if settings.lasting else scratch / "redis"

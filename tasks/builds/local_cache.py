@@ -8,12 +8,10 @@ only affect its own builds, because another source has another key.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
 import os
-import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from tasks.builds import archive as build_archive
 from tasks.builds.archive import UNREADABLE, Finished, Note
 from tasks.builds.folder_digest import digest
 from tasks.builds.relocate import relocate
+from tasks.node.byte_lock import try_lock
 
 POLL_S = 0.02
 FAULT_S = 600
@@ -57,7 +56,7 @@ class BuildCache:
         descriptor = os.open(self._lock_file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             until = time.monotonic() + patience
-            while not (is_locked := _locked(descriptor, int(key[:15], 16))) and time.monotonic() < until:
+            while not (is_locked := try_lock(descriptor, int(key[:15], 16))) and time.monotonic() < until:
                 if cancelled():
                     raise JobCancelled("cancelled while another job built the same source")
                 time.sleep(POLL_S)
@@ -154,16 +153,6 @@ class BuildCache:
 def key_of(parts: list[Any]) -> str:
     """The key of a build: a digest of everything that its result depends on (JSON-ready)."""
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=20).hexdigest()
-
-
-def _locked(file: int, byte: int) -> bool:
-    """Try to lock that byte of the open file; returns whether it is locked now."""
-    request = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _holds(draft: Path, key: str, sealed: str | None, parent: Path) -> bool:

@@ -86,7 +86,7 @@ def _run(
             job.build()
             progress(Stage.WAIT_FOR_DEVICE)
             job.acquire_runners()
-            with device_lease(worker.device_id, cancelled, request.queue_offset_s):
+            with device_lease(worker.device_id, cancelled):
                 started = time.monotonic()
                 try:
                     worker.card_errors.discard_pending()

@@ -6,26 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
-from domain.budget import Budget
-from domain.fault import InfrastructureFault, JobCancelled
-from domain.kernel import Kernel, KernelType
+from domain.fault import JobCancelled
 from domain.paths import ROOT
-from domain.request import Request
 from domain.settings import settings
 from tasks.node import device_lease as lease
 from tasks.node.device_lease import device_lease, quiet, stays_free
 from tasks.node.private_dir import UnsafeFolder
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import until
+from tests.tasks.node.lease_queue import in_line
 
 HOLDER = """
 import sys, time
@@ -37,11 +33,11 @@ with device_lease("card", lambda: False):
 
 CONTENDER = """
 import os, random, sys
-from tasks.node.device_lease import device_lease
+from tasks.node.device_lease import quiet
 draw = random.Random(sys.argv[2])
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
 for _ in range(40):
-    with device_lease("card", lambda: False, int(sys.argv[2]) * draw.uniform(-0.1, 0.1)):
+    with quiet("card", lambda: False, int(sys.argv[2]) * draw.uniform(0, 0.1)):
         os.write(log, b"(")
         os.write(log, b")")
 """
@@ -86,7 +82,7 @@ def test_processes_exclude_each_other(state: Path, yields: bool) -> None:
     kernel_runs = [start(CONTENDER, str(log), f"{number if yields else 0}") for number in range(4)]
     assert [kernel_run.wait(timeout=60) for kernel_run in kernel_runs] == [0] * 4
     assert log.read_text() == "()" * 160
-    assert empty(state)
+    assert in_line("card-quiet") == 0
     for kernel_run in kernel_runs:
         end(kernel_run)
 
@@ -96,13 +92,27 @@ def test_a_killed_holder_holds_no_more(state: Path) -> None:
     got = Event()
     waiter = Thread(target=lambda: hold("card", got))
     waiter.start()
-    until(partial(in_line, state, 2))
+    until(lambda: in_line("card") == 2)
     assert not got.is_set()
     os.kill(holder.pid, signal.SIGKILL)
     assert got.wait(10)
     waiter.join()
-    assert tickets(state, "card") == 0
+    assert in_line("card") == 0
     end(holder)
+
+
+def test_a_killed_waiter_holds_nobody_up(state: Path) -> None:
+    got = Event()
+    with device_lease("card", lambda: False):
+        killed = start(HOLDER)
+        until(lambda: in_line("card") == 2)
+        waiter = Thread(target=lambda: hold("card", got))
+        waiter.start()
+        until(lambda: in_line("card") == 3)
+        end(killed)
+        assert in_line("card") == 2 and not got.is_set()
+    assert got.wait(10)
+    waiter.join()
 
 
 def test_a_stopped_holder_keeps_it(state: Path) -> None:
@@ -118,8 +128,8 @@ def test_who_waits_can_be_cancelled_and_leaves_no_trace(state: Path) -> None:
     with device_lease("card", lambda: False):
         with pytest.raises(JobCancelled, match="card"), device_lease("card", lambda: True):
             pytest.fail("two held the device")
-        assert tickets(state, "card") == 1
-    assert tickets(state, "card") == 0
+        assert in_line("card") == 1
+    assert in_line("card") == 0
 
 
 def test_who_waits_for_quiet_can_be_cancelled(state: Path) -> None:
@@ -138,7 +148,7 @@ def test_windows_go_before_whoever_waits_to_make_contexts(state: Path) -> None:
     with quiet("card", lambda: False):
         for count, thread in enumerate(threads, start=2):
             thread.start()
-            until(partial(in_line, state, count, "card-quiet"))
+            until(partial(has_in_line, "card-quiet", count))
     for thread in threads:
         thread.join()
     assert order == ["windows", "contexts"]
@@ -182,7 +192,7 @@ def test_it_is_given_in_the_order_of_arrival(state: Path) -> None:
         for number in range(6):
             threads.append(Thread(target=note, args=(order, number)))
             threads[-1].start()
-            until(partial(in_line, state, number + 2))
+            until(partial(has_in_line, "card", number + 2))
     for thread in threads:
         thread.join()
     assert order == list(range(6))
@@ -190,58 +200,24 @@ def test_it_is_given_in_the_order_of_arrival(state: Path) -> None:
 
 def test_devices_do_not_share_a_line(state: Path) -> None:
     with device_lease("GPU-1", lambda: False), device_lease("GPU-2", lambda: True):
-        assert (tickets(state, "GPU-1"), tickets(state, "GPU-2")) == (1, 1)
+        assert (in_line("GPU-1"), in_line("GPU-2")) == (1, 1)
 
 
 def test_a_strange_name_stays_inside_the_folder(state: Path) -> None:
     with device_lease("../../etc/passwd", lambda: False):
         (folder,) = state.iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
-        (ticket,) = folder.iterdir()
-        assert ticket.name.startswith("______etc_passwd.")
+        (file,) = folder.iterdir()
+        assert file.name == "______etc_passwd" and file.stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_stays_behind_but_the_folder(state: Path) -> None:
-    holder = start_holder()
-    with device_lease("another card", lambda: False):
-        pass
-    assert tickets(state, "card") == 1
-    end(holder)
-    with device_lease("another card", lambda: False):
-        pass
-    assert empty(state)
-    assert left(state) == [f"kernel-eval-leases-{os.getuid()}"], "another user could take its name"
-
-
-HOLDS_LOCK = """
-import fcntl, os, sys, time
-folder = os.open(sys.argv[1], os.O_RDONLY)
-fcntl.flock(folder, fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.fixture
-def locked(state: Path) -> Iterator[Path]:
-    """The folder of the leases, locked by another process for good."""
-    folder = state / f"kernel-eval-leases-{os.getuid()}"
-    folder.mkdir(mode=0o700)
-    holder = start(HOLDS_LOCK, str(folder))
-    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-    yield folder
-    end(holder)
-
-
-def test_who_waits_for_a_locked_folder_can_be_cancelled(locked: Path) -> None:
-    with pytest.raises(JobCancelled), device_lease("card", lambda: True):
-        pytest.fail("it was locked")
-
-
-def test_a_folder_that_stays_locked_is_a_fault_of_the_machine(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "MAX_LOCKED_S", 0.1)
-    with pytest.raises(InfrastructureFault, match="has been locked"), device_lease("card", lambda: False):
-        pytest.fail("it was locked")
+def test_a_file_that_was_used_is_young(state: Path) -> None:
+    """A service that removes old files from a folder for temporary ones would give the device to a second holder."""
+    with device_lease("card", lambda: False):
+        (file,) = state.glob("*/card")
+    os.utime(file, (0, 0))
+    with device_lease("card", lambda: False):
+        assert file.stat().st_mtime > 0
 
 
 def taken_by_another(folder: Path) -> None:
@@ -295,15 +271,13 @@ def test_what_its_group_may_write_is_taken_away(state: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_ticket_that_is_a_link_is_not_followed(state: Path) -> None:
-    with device_lease("card", lambda: False):
-        (folder,) = state.iterdir()
-        (state / "precious").touch()
-        (folder / "card.00000000000000000001").symlink_to(state / "precious")
-        with pytest.raises(OSError), device_lease("card", lambda: False):
-            pytest.fail("two held the device")
-        (folder / "card.00000000000000000001").unlink()
-    assert (state / "precious").exists()
+def test_a_file_that_is_a_link_is_not_followed(state: Path) -> None:
+    lease.create_folder()
+    (folder,) = state.iterdir()
+    (folder / "card").symlink_to(state / "precious")
+    with pytest.raises(OSError), device_lease("card", lambda: False):
+        pytest.fail("the lock is elsewhere")
+    assert not (state / "precious").exists()
 
 
 def test_services_with_state_of_their_own_share_the_device(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,78 +299,5 @@ def note(order: list[int], number: int) -> None:
         order.append(number)
 
 
-def in_line(state: Path, how_many: int, device: str = "card") -> bool:
-    return tickets(state, device) == how_many
-
-
-def tickets(state: Path, device: str) -> int:
-    return len(list(state.glob(f"*/{device}.*")))
-
-
-def empty(state: Path) -> bool:
-    """Whether nobody is in a line, and nobody's ticket is left."""
-    return not any((state / f"kernel-eval-leases-{os.getuid()}").iterdir())
-
-
-def left(state: Path) -> list[str]:
-    return [path.name for path in state.iterdir()]
-
-
-def test_who_yields_goes_behind_those_that_come_soon_and_nobody_before_the_holder(state: Path) -> None:
-    order: list[str] = []
-    over = Event()
-
-    def hold(name: str, queue_offset_s: float) -> None:
-        with device_lease("card", lambda: False, queue_offset_s):
-            order.append(name)
-            over.wait()
-
-    threads = []
-    for name, queue_offset_s in (
-        ("holder", 30.0),
-        ("patient", 20.0),
-        ("usual", 0.0),
-        ("urgent", -20.0),
-        ("later", 0.0),
-    ):
-        threads.append(Thread(target=hold, args=(name, queue_offset_s)))
-        threads[-1].start()
-        until(partial(in_line, state, len(threads)))
-        until(lambda: order == ["holder"])
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert order == ["holder", "urgent", "usual", "later", "patient"]
-
-
-def test_who_yields_is_passed_by_for_that_time_and_no_longer(state: Path) -> None:
-    order: list[str] = []
-    over = Event()
-
-    def hold(name: str, queue_offset_s: float) -> None:
-        with device_lease("card", lambda: False, queue_offset_s):
-            order.append(name)
-            over.wait()
-
-    threads = [
-        Thread(target=hold, args=(name, queue_offset_s)) for name, queue_offset_s in (("holder", 0.0), ("patient", 0.2))
-    ]
-    for count, thread in enumerate(threads, start=1):
-        thread.start()
-        until(partial(in_line, state, count))
-    came = time.monotonic()
-    until(lambda: time.monotonic() > came + 0.25)
-    threads.append(Thread(target=hold, args=("late", 0.0)))
-    threads[-1].start()
-    until(partial(in_line, state, 3))
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert order == ["holder", "patient", "late"]
-
-
-def test_the_usual_yields_nothing() -> None:
-    usual = Request(kernel=Kernel("", KernelType.TORCH))
-    assert usual.queue_offset_s == 0
-    assert replace(usual, priority=6).queue_offset_s < replace(usual, budget=Budget.QUICK).queue_offset_s < 0
-    assert 0 < replace(usual, budget=Budget.PRECISE).queue_offset_s < replace(usual, priority=4).queue_offset_s
+def has_in_line(queue: str, count: int) -> bool:
+    return in_line(queue) == count

@@ -18,7 +18,6 @@ from domain.fault import InfrastructureFault, JobCancelled
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
-from domain.settings import settings
 from sandbox.supervisor.captured_output import MAX_BYTES
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
@@ -30,6 +29,7 @@ from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.null_window_recheck import NullWindowRecheck
 from tests.own_worker import own_worker
 from tests.tasks.example_jobs import until
+from tests.tasks.node.lease_queue import in_line
 
 RIGHT = """
 class Model(nn.Module):
@@ -101,10 +101,6 @@ def is_free(device: str) -> bool:
             return True
     except JobCancelled:
         return False
-
-
-def in_line(device: str) -> int:
-    return len(list(settings().lease_dir.glob(f"*/{device}.*")))
 
 
 def is_free_within(device: str, seconds: float) -> bool:
