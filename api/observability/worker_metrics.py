@@ -14,7 +14,7 @@ from tasks.fleet.heartbeat import WorkerView, workers
 from tasks.fleet.prebuilder_registry import builders
 from tasks.fleet.quarantine import FAULTS
 from tasks.fleet.worker_readings import Reading, readings
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 
 
 @dataclass(frozen=True)

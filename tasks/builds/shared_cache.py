@@ -29,8 +29,8 @@ from tasks.builds import archive as build_archive
 from tasks.builds import shared_cache_scripts
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import FAULT_S, BuildCache
-from tasks.jobs.job_view import text
 from tasks.node.periodic_thread import PeriodicThread
+from tasks.node.redis_client import text
 
 TTL_S = 86_400
 MAX_PACKED_BYTES = 32 << 20

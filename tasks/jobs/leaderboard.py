@@ -18,7 +18,7 @@ from typing import Any
 from redis import Redis
 
 from domain.result import Status, first_line
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 
 LENGTH = 10
 BOARDS = 50

@@ -111,19 +111,19 @@ class Spans:
             "kernel_eval.cause": view.cause or "",
             "kernel_eval.attempts": view.attempt,
         }
-        ended = timeline[-1]["at"]
+        ended = timeline[-1].at
         failed = view.state is State.FAILED
         self._span(WORKER, view.job_id, JOB, POST, JOB, view.submitted_at, ended, about, failed=failed)
-        workers = {attempt["attempt"]: attempt["worker"] for attempt in view.failed_attempts}
+        workers = {attempt.attempt: attempt.worker for attempt in view.failed_attempts}
         for index, (entry, following) in enumerate(itertools.pairwise(timeline)):
-            attributes: Attributes = {"kernel_eval.attempt": entry["attempt"]}
-            if entry["stage"] != Stage.QUEUED.value:
-                worker = workers.get(entry["attempt"], view.worker)
+            attributes: Attributes = {"kernel_eval.attempt": entry.attempt}
+            if entry.stage != Stage.QUEUED.value:
+                worker = workers.get(entry.attempt, view.worker)
                 attributes |= {"kernel_eval.worker": worker} if worker else {}
             self._span(
-                *(WORKER, view.job_id, f"{index}/{entry['stage']}", JOB, entry["stage"]),
-                *(entry["at"], following["at"], attributes),
-                failed="reason" in following or (failed and following is timeline[-1]),
+                *(WORKER, view.job_id, f"{index}/{entry.stage}", JOB, entry.stage),
+                *(entry.at, following.at, attributes),
+                failed=following.reason is not None or (failed and following is timeline[-1]),
             )
 
     def _tracer(self, service: str) -> trace.Tracer:

@@ -29,7 +29,7 @@ from tasks.builds.shared_cache import NOTHING
 from tasks.evaluation.pipeline import run
 from tasks.fleet.prebuilder_registry import builders
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 from tasks.node.toolchain import missing_driver
 from tasks.prebuild.plan import kernels_of
 from tasks.prebuild.prebuilder import Builder
