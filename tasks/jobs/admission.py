@@ -13,7 +13,7 @@ from domain.access import Key
 from domain.request import Request
 from tasks.jobs.job_queue import queue_of_gpu
 from tasks.jobs.job_view import JobView
-from tasks.jobs.webhook_outbox import WEBHOOK_TTL_S, Webhook
+from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.redis_client import text
 
 
@@ -105,7 +105,6 @@ class NewJob:
 
 def create_arguments(
     new: NewJob,
-    ttl_s: int,
     *,
     batch_id: str | None,
     key: Key | None,
@@ -142,8 +141,6 @@ def create_arguments(
         "max_bytes": limits.memory,
         "max_bytes_of_key": limits.share,
         "webhook": webhook.stored if webhook else None,
-        "webhook_ttl": WEBHOOK_TTL_S,
-        "ttl": ttl_s,
         "read": read,
     }
     return argument, stored

@@ -91,9 +91,8 @@ class UnreadableRequest(ValueError):
 class JobQueue:
     """All queues of jobs in Redis. Every method is one round trip, safe from any thread and process."""
 
-    def __init__(self, redis: Redis, ttl_s: int) -> None:
+    def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._ttl_s = ttl_s
         self._claim = transition(redis, "claim_job")
         self._move = transition(redis, "move_job")
         self._count = transition(redis, "count_queues")
@@ -113,7 +112,6 @@ class JobQueue:
             "long_wait": LONG_WAIT_S,
             "long_wait_every": LONG_WAIT_EVERY,
             "tries": MAX_EXPIRED_PER_CLAIM,
-            "ttl": self._ttl_s,
         }
         reply = self._claim(argument)
         return None if reply is None else Claim.from_reply(reply)

@@ -54,10 +54,10 @@ class JobStore:
     """
 
     def __init__(self, redis: Redis, ttl_s: int) -> None:
-        """Records of finished jobs expire after `ttl_s` seconds."""
+        """Results may be reused, and times of jobs foretell those of later ones, for `ttl_s` seconds."""
         self._redis = redis
         self._ttl_s = ttl_s
-        self.queue = JobQueue(redis, ttl_s)
+        self.queue = JobQueue(redis)
         self._create = transition(redis, "create_job", SHARED / "read_job.lua")
         self._read = LuaScript(redis, SHARED / "read_job.lua", LUA / "read_job.lua")
         self._expire = transition(redis, "expire_job")
@@ -82,7 +82,7 @@ class JobStore:
     ) -> AcceptedJob | Refusal:
         """Record a new job of `key` as queued, or return the refusal; a job that exists already stays as it is."""
         new = NewJob(job_id, request, webhook=webhook)
-        arguments = create_arguments(new, self._ttl_s, batch_id=batch_id, key=key, limits=limits, read=True)
+        arguments = create_arguments(new, batch_id=batch_id, key=key, limits=limits, read=True)
         return AcceptedJob.of_reply(job_id, self._create(*arguments))
 
     def create_many(
@@ -98,9 +98,7 @@ class JobStore:
 
         `bodies` is a fingerprint of all bodies, for a batch that a client may send again.
         """
-        arguments = partial(
-            create_arguments, ttl_s=self._ttl_s, batch_id=batch_id, key=key, limits=limits, bodies=bodies
-        )
+        arguments = partial(create_arguments, batch_id=batch_id, key=key, limits=limits, bodies=bodies)
         with self._redis.pipeline(transaction=False) as pipe:
             for new in jobs:
                 self._create(*arguments(new), client=pipe)
@@ -170,7 +168,7 @@ class JobStore:
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job by a fault of the service."""
-        return bool(self._fail({"id": job_id, "attempt": attempt, "error": _storable(error), "ttl": self._ttl_s}))
+        return bool(self._fail({"id": job_id, "attempt": attempt, "error": _storable(error)}))
 
     def requeue(self, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> str | None:
         """Queue the job again after a fault of the service; returns the queue, to which the caller sends a message.
@@ -185,14 +183,13 @@ class JobStore:
             "reason": _storable(reason),
             "max_attempts": MAX_ATTEMPTS,
             "proven": proven,
-            "ttl": self._ttl_s,
         }
         queue = self._requeue(argument)
         return None if queue == 0 else text(queue)
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask the worker of a running one to stop; None for an unknown job."""
-        self._cancel({"id": job_id, "ttl": self._ttl_s})
+        self._cancel({"id": job_id})
         return self.get(job_id)
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[tuple[JobView, bool]]:
@@ -203,13 +200,13 @@ class JobStore:
         existing_ids = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in existing_ids:
-                self._cancel({"id": job_id, "ttl": self._ttl_s}, client=pipe)
+                self._cancel({"id": job_id}, client=pipe)
             open_ = dict(zip(existing_ids, pipe.execute(), strict=True))
         return [(view, bool(open_[view.job_id])) for view in self.views(existing_ids)]
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed; False for any other job."""
-        return bool(self._expire({"id": job_id, "ttl": self._ttl_s}))
+        return bool(self._expire({"id": job_id}))
 
     def expire_overdue(self) -> int:
         """End up to MAX_PER_SWEEP queued jobs whose queue_timeout has passed; returns their number."""
@@ -223,19 +220,14 @@ class JobStore:
     def room(self, job_id: str, limits: Limits) -> int:
         """Bytes that this job's record may still grow, within the limits of all jobs and of its API key."""
         left = limits.memory - self.stored_bytes()
-        key = self._redis.hget("jobs:key_of", job_id)
+        key = self._redis.hget(f"job:{job_id}", "key_id")
         if key is None:
             return left
         return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
 
-    def cancel_requested(self, job_id: str, attempt: int) -> bool:
-        """Whether this attempt should stop: a client cancelled the job, or the attempt no longer owns it."""
-        requested, current_attempt = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")
-        return requested is not None or current_attempt is None or int(current_attempt) != attempt
-
     def finish_cancelled(self, job_id: str, attempt: int) -> bool:
         """End a running job as cancelled."""
-        return bool(self._finish_cancelled({"id": job_id, "attempt": attempt, "ttl": self._ttl_s}))
+        return bool(self._finish_cancelled({"id": job_id, "attempt": attempt}))
 
     def cleanup(self, finished_before: float) -> int:
         """Delete the jobs that finished before that time (epoch seconds); returns their number."""

@@ -21,8 +21,6 @@ from tasks.jobs.job_view import Delivery
 from tasks.node.lua_script import LuaScript
 from tasks.node.redis_client import text
 
-WEBHOOK_TTL_S = 30 * 86_400
-"""Maximum age of a stored webhook, in s: longer than jobs wait in a queue."""
 RESERVED_S = 60
 """Seconds after which a sender that reported no outcome of a try counts as dead."""
 PAUSES_S = (10, 60, 300, 1800, 7200)

@@ -26,6 +26,7 @@ from domain.settings import settings
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
 from tasks.jobs.webhook_outbox import PAUSES_S, Webhook, Webhooks
+from tasks.node.redis_client import text
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, Json, kernel
 from tests.tasks.example_jobs import EVALUATE
@@ -161,7 +162,7 @@ def test_what_fails_is_tried_again_and_then_given_up(
         assert records.now() + pause - 30 < due[1] <= records.now() + pause
         dispatcher.run_once()
         assert len(listed.told) == attempt, "not before its time"
-        redis.zadd("webhooks:due", {job_id: 0})
+        redis.zadd("webhooks:due", {text(due[0]): 0})
     dispatcher.run_once()
     assert state(client, job_id) == {"state": "failed", "attempts": len(PAUSES_S) + 1, "last_error": "answered 503"}
     assert redis.keys("*webhook*") == []
@@ -209,7 +210,7 @@ def test_a_sender_that_dies_has_another_take_over(records: JobStore, redis: Redi
     complete(records, job_id)
     first = webhooks.take()
     assert first is not None and webhooks.take() is None, "held by who took it"
-    redis.zadd("webhooks:due", {job_id: 0})
+    redis.zadd("webhooks:due", {first.group: 0})
     assert webhooks.take() == first
 
 

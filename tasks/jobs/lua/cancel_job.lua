@@ -1,5 +1,5 @@
 -- Cancels a queued job, or asks the worker of a running one to do so.
--- Argument: id; ttl, seconds to keep a job that has ended.
+-- Argument: id.
 -- Reply: 1 if the job was open, else 0.
 if get('state') == 'queued' then
   finish('cancelled', 'requested')

@@ -6,7 +6,6 @@
 --   long_wait                seconds after which a job has waited long
 --   long_wait_every          one of how many started jobs is such a job
 --   tries                    maximum number of jobs to look at
---   ttl                      seconds to keep a job that has ended
 -- Reply: {id, attempt, request, the queue that needs a message now or ''}; false if there is no job to start.
 
 if arg.message and redis.call('HEXISTS', 'jobs:messages', arg.message) == 1 then return false end

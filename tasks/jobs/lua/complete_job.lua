@@ -1,7 +1,7 @@
 -- Ends a job with its result.
 -- Argument:
 --   id, attempt, verdict
---   ttl                        seconds to keep the job
+--   ttl                        seconds for which other jobs may use what this one tells of its work
 --   counters                   names of the counters to increment
 --   buckets                    upper bounds of the histograms' buckets, in s
 --   reusable                   whether the result may be reused
@@ -27,7 +27,7 @@ end
 
 if not owns_job() then return 0 end
 local result, summary = ARGV[2], ARGV[3]
-redis.call('SET', job .. ':result', result, 'EX', arg.ttl)
+redis.call('SET', job .. ':result', result)
 redis.call('HSET', job, 'summary', summary)
 finish('completed', arg.verdict)
 -- Only an attempt that ran code shows that this worker's device works. A failed build does not, nor does an attempt on
@@ -35,7 +35,7 @@ finish('completed', arg.verdict)
 if get('timeline'):find('"stage":"validate","at":[%d.]+,"attempt":' .. arg.attempt .. '}') then
   redis.call('HDEL', 'workers:faults', get('worker'))
 end
-set_size(#result + #summary + store_artifacts({unpack(ARGV, 4)}, arg.ttl))
+set_size(#result + #summary + store_artifacts({unpack(ARGV, 4)}))
 if arg.reusable then register_for_reuse(arg.ttl) end
 for _, name in ipairs(arg.counters) do count(name) end
 observe('queue_seconds', stage_seconds('queued'))

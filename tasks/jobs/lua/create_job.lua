@@ -8,9 +8,8 @@
 --   bodies                fingerprint of all bodies of the batch, if they came under an idempotency key
 --   key_id, key_max_jobs  the API key, if any, and its maximum number of open jobs
 --   max_queued, max_bytes, max_bytes_of_key
---   webhook, webhook_ttl  the webhook as stored, if any, and the seconds to keep it
+--   webhook               the webhook as stored, if any
 --   reuse                 whether an earlier result may be reused
---   ttl                   seconds to keep a job that has ended
 --   read                  whether to return the job as well
 -- ARGV[2]: the request as JSON.
 -- Reply: {outcome, submission time if the job is recorded, the job if it was asked for}. The outcomes 'new', 'known' and
@@ -41,8 +40,7 @@ local function record(at)
   end
   redis.call('HSET', job, unpack(fields))
   redis.call('SET', job .. ':request', request)
-  if arg.webhook then redis.call('SET', job .. ':webhook', arg.webhook, 'EX', arg.webhook_ttl) end
-  if key then redis.call('HSET', 'jobs:key_of', id, key) end
+  if arg.webhook then redis.call('SET', job .. ':webhook', arg.webhook) end
   set_size(#request)
   if arg.queue_timeout then redis.call('ZADD', 'jobs:deadlines', text(at + arg.queue_timeout), id) end
   note('queued', at, 1)
@@ -52,15 +50,8 @@ local function record(at)
     redis.call('SADD', 'jobs:open:' .. key, id)
     redis.call('ZADD', 'jobs:key:' .. key, at, id)
   end
-end
-
-local function join_batch(batch, at)
-  redis.call('ZADD', 'batch:' .. batch, at, id)
-  redis.call('INCR', 'batch:' .. batch .. ':open')
-  -- A job that reused a result may have set both to expire; they must persist while a job is open.
-  redis.call('PERSIST', 'batch:' .. batch)
-  redis.call('PERSIST', 'batch:' .. batch .. ':open')
-  if arg.bodies then redis.call('SET', 'batch:' .. batch .. ':bodies', arg.bodies) end
+  if arg.batch_id then redis.call('ZADD', 'batch:' .. arg.batch_id, at, id) end
+  if arg.bodies then redis.call('SET', 'batch:' .. arg.batch_id .. ':bodies', arg.bodies) end
 end
 
 local function count_submission(at)
@@ -75,13 +66,13 @@ end
 local function reuse_result()
   local earlier, earlier_at, result = earlier_result(key or '', arg.work, arg.gpu or '')
   if not earlier then return false end
-  redis.call('SET', job .. ':result', result, 'EX', arg.ttl)
+  redis.call('SET', job .. ':result', result)
   redis.call('HSET', job, 'reused_from', earlier, 'reused_at', earlier_at)
   local summary = redis.call('HGET', 'job:' .. earlier, 'summary')
   if summary then redis.call('HSET', job, 'summary', summary) end
   finish('completed', redis.call('HGET', 'job:' .. earlier, 'cause') or 'reused')
   local texts = redis.call('HGETALL', 'job:' .. earlier .. ':artifacts')
-  set_size(#result + #(summary or '') + store_artifacts(texts, arg.ttl))
+  set_size(#result + #(summary or '') + store_artifacts(texts))
   count('reused')
   return true
 end
@@ -105,7 +96,6 @@ local function created()
   if refused then return {refused} end
   local at = stamp()
   record(at)
-  if arg.batch_id then join_batch(arg.batch_id, at) end
   assign_place(arg.priority, expected(arg.kind, arg.work), at)
   enter(arg.queue)
   count_submission(at)

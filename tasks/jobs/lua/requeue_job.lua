@@ -1,6 +1,5 @@
 -- Queues a job again after a fault of the service; ends it if it was cancelled, or after its last attempt.
--- Argument: id, attempt, reason, max_attempts; proven, whether the fault counts against the worker; ttl, seconds to keep
--- a job that has ended.
+-- Argument: id, attempt, reason, max_attempts; proven, whether the fault counts against the worker.
 -- Reply: the queue that the job is in now; 0 if it ended, or the attempt does not own it.
 if not owns_job() then return 0 end
 record_fault(arg.reason, arg.proven)

@@ -78,22 +78,9 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobStore, redis: 
         *("by_kernel_type:torch", "by_operation:evaluate", "ended:torch:evaluate:completed:passed"),
     }
     assert redis.exists("jobs:open:k") == 0
-    assert 0 < redis.ttl(f"job:{job_id}:result") <= 60
     (one,) = submit_many(records, [NewJob("many", AGAIN)], key=key("k"))
     assert isinstance(one, Accepted) and one.answered
     assert redis.llen("evaluate") == 0
-
-
-def test_a_batch_whose_first_is_answered_at_once_is_listed_while_another_is_open(
-    records: JobStore, redis: Redis
-) -> None:
-    judged(records, "first")
-    other = replace(EVALUATE, num_trials=7)
-    submit_many(records, [NewJob("again", AGAIN), NewJob("open", other)], key=key("k"), batch_id="b")
-    assert seen(records, "again").state is State.COMPLETED
-    assert redis.ttl("batch:b") == redis.ttl("batch:b:open") == -1
-    records.cancel("open")
-    assert 0 < redis.ttl("batch:b") <= 60 and 0 < redis.ttl("batch:b:open") <= 60
 
 
 def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:

@@ -5,17 +5,14 @@
 -- - `job:<id>:artifacts`: a hash of compressed texts, with the result, if the request asked for any.
 -- - `job:<id>:owner`: set while a worker runs the job; expires when the worker stops renewing it.
 -- - `jobs:all`, `jobs:state:<state>`, `batch:<id>`: job ids by time of submission. `jobs:finished`: by time of the end.
--- - `batch:<id>:open`: number of open jobs of the batch. `batch:<id>:bodies`: a fingerprint of all its bodies, if they
---   came under an idempotency key.
+-- - `batch:<id>:bodies`: a fingerprint of all bodies of the batch, if they came under an idempotency key.
 -- - `jobs:counters`: a hash of counters. `jobs:stamp`: the last time of submission.
 -- - `jobs:key:<key>`: the jobs of an API key by time of submission. `jobs:open:<key>`: those that are not terminal.
---   `jobs:key_of`: the key of each job, until cleanup.
--- - `jobs:bytes`: approximate size of each job's request or result, until cleanup. `jobs:bytes:kept`: their sum.
---   `jobs:bytes:of_key`: the sum of each API key.
+-- - `jobs:bytes:kept`: approximate size of all requests and results. `jobs:bytes:of_key`: the sum of each API key.
 -- - `jobs:deadlines`: queued jobs with a queue timeout, by the time at which it passes.
 -- - `traces:due` of `tasks/jobs/trace_queue.py`: jobs that have ended.
 --
--- `queue.lua` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`, `gpus` and `worker:<name>`
+-- Nothing of a job expires by itself: `cleanup_jobs.lua` deletes all of it. `queue.lua` lists the keys of the queues. The scripts also read `workers`, `workers:gpu`, `gpus` and `worker:<name>`
 -- of `tasks/fleet/heartbeat.py`. They read `workers:quarantined` and increment `workers:faults` of
 -- `tasks/fleet/quarantine.py`. No script declares its KEYS: it learns most of them from records. Redis Cluster is thus
 -- not supported; Celery does not support it either.
@@ -29,33 +26,28 @@ if arg.id then select_job(arg.id) end
 local function get(field) return redis.call('HGET', job, field) or '' end
 local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
 
--- Bytes of requests and results, plus 2 KiB for the rest of each record. The sizes are stored apart from the records,
--- because a record may have expired when its size is subtracted.
+-- Bytes of requests and results, plus 2 KiB for the rest of each record.
 local record_bytes = 2048
 local function stored_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
 local function bytes_of_key(key) return tonumber(redis.call('HGET', 'jobs:bytes:of_key', key) or '0') end
 
-local function charge(key, size)
-  if key and redis.call('HINCRBY', 'jobs:bytes:of_key', key, size) == 0 then
+-- `bytes`: the size of the job from now on, 0 when it is deleted.
+local function set_bytes(bytes)
+  local key, added = get('key_id'), bytes - (tonumber(get('bytes')) or 0)
+  redis.call('HSET', job, 'bytes', bytes)
+  redis.call('INCRBY', 'jobs:bytes:kept', added)
+  if key ~= '' and redis.call('HINCRBY', 'jobs:bytes:of_key', key, added) == 0 then
     redis.call('HDEL', 'jobs:bytes:of_key', key)
   end
 end
 
-local function set_size(size)
-  local before = tonumber(redis.call('HGET', 'jobs:bytes', id) or '0')
-  redis.call('HSET', 'jobs:bytes', id, size + record_bytes)
-  redis.call('INCRBY', 'jobs:bytes:kept', size + record_bytes - before)
-  charge(redis.call('HGET', 'jobs:key_of', id), size + record_bytes - before)
-end
+local function set_size(size) set_bytes(size + record_bytes) end
 
 -- Stores artifacts, given as alternating names and contents; returns their size.
-local function store_artifacts(texts, ttl)
+local function store_artifacts(texts)
   local size = 0
   for _, part in ipairs(texts) do size = size + #part end
-  if size > 0 then
-    redis.call('HSET', job .. ':artifacts', unpack(texts))
-    redis.call('EXPIRE', job .. ':artifacts', ttl)
-  end
+  if size > 0 then redis.call('HSET', job .. ':artifacts', unpack(texts)) end
   return size
 end
 

@@ -6,7 +6,7 @@ end
 
 -- `cause`: the verdict of a completed job, else the reason of its end.
 local function finish(state, cause)
-  local batch, key = get('batch_id'), get('key_id')
+  local key = get('key_id')
   if key ~= '' then redis.call('SREM', 'jobs:open:' .. key, id) end
   note('done', now, get('attempt'))
   move(state, 'done', now)
@@ -17,7 +17,6 @@ local function finish(state, cause)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':request', job .. ':owner')
   set_size(0)
-  redis.call('EXPIRE', job, arg.ttl)
   redis.call('HSET', job, 'cause', cause)
   count(state)
   count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))
@@ -26,11 +25,6 @@ local function finish(state, cause)
   if redis.call('EXISTS', job .. ':webhook') == 1 then
     redis.call('HSET', job, 'webhook', '{"state":"pending","attempts":0,"last_error":null}')
     schedule_webhook(id, text(now))
-  end
-  if batch ~= '' and redis.call('DECR', 'batch:' .. batch .. ':open') <= 0 then
-    redis.call('EXPIRE', 'batch:' .. batch, arg.ttl)
-    redis.call('EXPIRE', 'batch:' .. batch .. ':open', arg.ttl)
-    redis.call('EXPIRE', 'batch:' .. batch .. ':bodies', arg.ttl)
   end
   if redis.call('EXISTS', 'traces:wanted') == 1 then
     redis.call('RPUSH', 'traces:due', cjson.encode({job = id}))
