@@ -19,7 +19,7 @@ from typing import Any
 from redis import Redis
 
 from api.pages.verdict import verdict
-from api.schemas.job import location
+from api.schemas.job import location, outcome
 from api.url_policy import Forbidden, connect, destination
 from domain.settings import settings
 from tasks.jobs.job_store import JobStore, JobView
@@ -111,7 +111,7 @@ def message(view: JobView) -> dict[str, Any]:
         "operation": view.operation,
         "state": view.state.value,
         "explanation": verdict(view).sentence,
-        "summary": view.summary,
+        "summary": outcome(view),
         "error": view.error,
         "job": location(view.job_id),
         "report": f"{location(view.job_id)}/report",

@@ -18,6 +18,7 @@ from stack.child import Child
 from stack.redis_server import RedisServer
 from stack.terminal import Terminal
 from tasks.app import app
+from tasks.jobs.admission import NewJob
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit_many
 
@@ -50,7 +51,7 @@ def _measure(redis: Redis, url: str) -> None:
     table = Table(f"{JOBS} jobs, sources of {SOURCE_BYTES} B, results of {RESULT_BYTES} B and more", "bytes a job")
     empty = _used(redis)
     for begin in range(0, JOBS, PIECE):
-        submit_many(records, [(f"{number:036d}", request) for number in range(begin, begin + PIECE)])
+        submit_many(records, [NewJob(f"{number:036d}", request) for number in range(begin, begin + PIECE)])
     table.add_row("queued, with its message", _each(redis, empty))
     table.add_row("what RECORDS_MEMORY_MIB counts of it", f"{records.stored_bytes() / JOBS:.0f}")
     if redis.llen(app.conf.task_default_queue) != JOBS:

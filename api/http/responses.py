@@ -13,7 +13,7 @@ from flask import Response, jsonify, request
 from api.http.context import app_context
 from api.http.long_poll import parse_wait
 from api.http.problems import Kind, Problem
-from api.schemas.job import INFRASTRUCTURE_ERROR, body, location, result
+from api.schemas.job import INFRASTRUCTURE_ERROR, body, failed_attempts, location, result
 from domain.job import State
 from tasks.jobs.job_store import JobView
 
@@ -83,7 +83,7 @@ def _original_failure(view: JobView) -> dict[str, Any]:
     return {
         **_ids(view),
         "error_type": INFRASTRUCTURE_ERROR,
-        "failed_attempts": view.failed_attempts,
+        "failed_attempts": failed_attempts(view),
         "kernel_exec_result": {},
         "ref_runtime": {},
         "pod_name": _host(),

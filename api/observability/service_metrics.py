@@ -16,8 +16,7 @@ from redis.exceptions import RedisError
 from api.observability.worker_metrics import worker_metrics
 from domain.job import State
 from domain.settings import settings
-from tasks.jobs.counters import CACHE_COUNTERS
-from tasks.jobs.job_script_functions import BUCKETS_S
+from tasks.jobs.counters import BUCKETS_S, CACHE_COUNTERS
 from tasks.jobs.job_store import JobStore
 
 Counters = dict[str, float]

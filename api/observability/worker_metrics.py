@@ -13,8 +13,8 @@ from redis import Redis
 from tasks.fleet.heartbeat import WorkerView, workers
 from tasks.fleet.quarantine import FAULTS
 from tasks.fleet.worker_readings import Reading, readings
-from tasks.jobs.job_view import text
 from tasks.jobs.submit import BUILD_QUEUE
+from tasks.node.redis_client import text
 
 
 @dataclass(frozen=True)

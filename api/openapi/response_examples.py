@@ -5,7 +5,7 @@ The code that makes real responses makes them, from a comparison that passed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from api.http.problems import FieldError, Kind, Problem, invalid
@@ -17,7 +17,7 @@ from domain.flags import Flag, FlagCode
 from domain.job import Stage, State
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.jobs.job_summary import Summary
-from tasks.jobs.job_view import JobView
+from tasks.jobs.job_view import JobView, TimelineEntry
 
 JOB, BATCH = "863ae72d-f647-41c3-a368-eb8d349a24ea", "63b35658-379f-430a-a557-b8dbf3581521"
 WORKER = "worker-0@node7"
@@ -51,8 +51,8 @@ def _result() -> dict[str, Any]:
     return Report(kernel, _ENVIRONMENT, reference, Speedup(2.0, 1.96, 2.04, "faster")).body(JOB)
 
 
-def _timeline(*stages: Stage) -> list[dict[str, Any]]:
-    return [{"stage": stage.value, "at": _BEGAN + number * 0.5, "attempt": 1} for number, stage in enumerate(stages)]
+def _timeline(*stages: Stage) -> list[TimelineEntry]:
+    return [TimelineEntry(stage, _BEGAN + number * 0.5, 1) for number, stage in enumerate(stages)]
 
 
 _QUEUED = JobView(
@@ -80,7 +80,7 @@ _ENDED = replace(
     timeline=_timeline(*Stage),
     result=_result(),
     worker=WORKER,
-    summary=asdict(Summary.from_body(_result())),
+    summary=Summary.from_body(_result()),
 )
 _RUNNING = replace(_ENDED, state=State.RUNNING, stage=Stage.TIME, result=None, summary=None, cancel_requested=True)
 _OF_A_BATCH = replace(_ENDED, batch_id=BATCH, batch_index=0)

@@ -75,7 +75,7 @@ def template_values(
 def _row(view: JobView, now: float) -> JobRow:
     age = ago(max(0.0, now - view.submitted_at))
     if view.state is State.COMPLETED and view.summary is not None:
-        status = Status(view.summary["verdict"])
+        status = Status(view.summary.verdict)
         tone = GOOD if status is Status.PASSED else NEUTRAL if status is Status.REFERENCE_FAILED else BAD
         return JobRow(view, HEADLINES[status], tone, age)
     tones = {State.FAILED: NEUTRAL, State.CANCELLED: NEUTRAL}

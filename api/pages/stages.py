@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+
+from tasks.jobs.job_view import TimelineEntry
 
 WIDTH = 880.0
 LEAST = 2.0
@@ -37,26 +38,25 @@ class Step:
     width: float
 
 
-def steps(timeline: Sequence[dict[str, Any]]) -> list[Step]:
+def steps(timeline: Sequence[TimelineEntry]) -> list[Step]:
     """The stages in their order, with the part of the bar that each takes."""
     if not timeline:
         return []
-    begun = timeline[0]["at"]
-    lasted = [max(0.0, after["at"] - step["at"]) for step, after in pairwise(timeline)]
+    begun = timeline[0].at
+    lasted = [max(0.0, after.at - step.at) for step, after in pairwise(timeline)]
     whole = sum(lasted) or 1.0
     room = WIDTH - LEAST * len(lasted)
     timeline_steps, x = [], 0.0
     for step, seconds in zip(timeline, [*lasted, None], strict=True):
         width = 0.0 if seconds is None else LEAST + room * seconds / whole
-        stage = str(step["stage"])
         timeline_steps.append(
             Step(
-                stage,
-                MEANS.get(stage, stage.replace("_", " ")),
-                int(step.get("attempt", 1)),
-                step["at"] - begun,
+                step.stage,
+                MEANS.get(step.stage, step.stage.replace("_", " ")),
+                step.attempt,
+                step.at - begun,
                 seconds,
-                step.get("reason"),
+                step.reason,
                 round(x, 2),
                 round(width, 2),
             )

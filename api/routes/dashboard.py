@@ -15,7 +15,7 @@ from api.http.problems import prefers_page
 from api.openapi import documentation
 from api.pages import overview
 from api.pages.rendering import page
-from api.schemas.job import location
+from api.schemas.job import location, outcome
 from domain.job import State
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobView
@@ -88,7 +88,7 @@ def _recent(view: JobView) -> dict[str, Any]:
         "state": view.state.value,
         "stage": view.stage.value,
         "submitted_at": view.submitted_at,
-        "summary": view.summary,
+        "summary": outcome(view),
         "report": f"{location(view.job_id)}/report",
     }
 

@@ -17,7 +17,7 @@ from api.http.problems import Kind, Problem
 from api.http.responses import CROWDED_RETRY_S
 from api.pages.verdict import verdict
 from api.routes.jobs import find_job
-from api.schemas.job import location
+from api.schemas.job import location, outcome
 from domain.job import Stage
 from tasks.jobs.job_store import JobView
 
@@ -88,13 +88,13 @@ class EventCursor:
 
     def unsent_events(self, view: JobView) -> Iterator[str]:
         """Yields the events that the client lacks, and marks them as received."""
-        steps = [step for step in view.timeline if step["stage"] != Stage.DONE]
+        steps = [step for step in view.timeline if step.stage != Stage.DONE]
         for step in steps[self.steps :]:
             # The interim verdict precedes the stage `time`, even where the client gets both at once.
-            if step["stage"] == Stage.TIME and step["attempt"] == view.attempt:
+            if step.stage == Stage.TIME and step.attempt == view.attempt:
                 yield from self._verdict(view, view.interim_correct)
             self.steps += 1
-            yield self._event("stage", {"job_id": view.job_id, **step})
+            yield self._event("stage", {"job_id": view.job_id, **step.to_wire()})
         yield from self._verdict(view, _compared(view) if view.state.terminal else view.interim_correct)
         if view.state.terminal:
             self.done = True
@@ -131,7 +131,7 @@ def _end(view: JobView) -> dict[str, Any]:
         "job_id": view.job_id,
         "state": view.state.value,
         "explanation": verdict(view).sentence,
-        "summary": view.summary,
+        "summary": outcome(view),
         "job": location(view.job_id),
         "report": f"{location(view.job_id)}/report",
     }

@@ -42,10 +42,9 @@ from domain.job import State
 from domain.request import Request
 from domain.settings import MIB, settings
 from tasks.fleet.heartbeat import workers
-from tasks.jobs.admission import Limits, Refusal
+from tasks.jobs.admission import Limits, NewJob, Refusal
 from tasks.jobs.job_store import JobView
 from tasks.jobs.submit import NotAccepted, submit, submit_many
-from tasks.jobs.webhook_outbox import Webhook
 
 BATCH_ERRORS = 1000
 """Maximum errors listed for all bodies of a batch together; each rejected body gets at least one."""
@@ -138,20 +137,17 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     With `wait`, delayed until all accepted ones have ended, or the time is over.
     """
     answers_: list[str | Problem] = []
-    valid: list[tuple[str, Request]] = []
-    webhooks: dict[str, Webhook] = {}
+    valid: list[NewJob] = []
     bodies = read_batch(json_data)
     contents: list[Any] = []
     left = BATCH_ERRORS
     for index, body in enumerate(bodies):
         try:
-            job_id, request, webhook = chosen_id(headers_data, f"{index}"), read_job(body), read_webhook(body)
-            _check_priority(request)
-            valid.append((job_id, request))
-            answers_.append(job_id)
-            contents.append(request.to_wire())
-            if webhook is not None:
-                webhooks[job_id] = webhook
+            new = NewJob(chosen_id(headers_data, f"{index}"), read_job(body), index, read_webhook(body))
+            _check_priority(new.request)
+            valid.append(new)
+            answers_.append(new.job_id)
+            contents.append(new.request.to_wire())
         except ValidationError as error:
             problem = invalid_fields(error, max(1, min(left, MOST_ERRORS)))
             left -= len(problem.extra_data["errors"])
@@ -159,8 +155,7 @@ def batch(json_data: Json, query_data: Json, headers_data: Json) -> Response:
             contents.append(body)
     refuse_when_draining()
     batch_id = chosen_id(headers_data, "batch")
-    indexes = [index for index, answer in enumerate(answers_) if isinstance(answer, str)]
-    refused = _submit_many(valid, batch_id, indexes, webhooks, fingerprint(headers_data, contents))
+    refused = _submit_many(valid, batch_id, fingerprint(headers_data, contents))
     entries = [
         _entry(index, body, refused.get(answer, answer) if isinstance(answer, str) else answer)
         for index, (body, answer) in enumerate(zip(bodies, answers_, strict=True))
@@ -201,26 +196,14 @@ def _waited(job_ids: list[str], query: Json) -> tuple[list[JobView], dict[str, s
         return [], {}
 
 
-def _submit_many(
-    jobs: list[tuple[str, Request]], batch_id: str, indexes: list[int], hooks: dict[str, Webhook], bodies: str
-) -> dict[str, Problem]:
+def _submit_many(jobs: list[NewJob], batch_id: str, bodies: str) -> dict[str, Problem]:
     """The problems of the refused jobs, by their ids; raises Problem when all of them were refused."""
     if not jobs:
         return {}
-    key, limits = caller(), _limits()
-    admitted = submit_many(
-        app_context().records,
-        jobs,
-        batch_id=batch_id,
-        key=key,
-        limits=limits,
-        indexes=indexes,
-        webhooks=hooks,
-        bodies=bodies,
-    )
-    refused = {
-        job_id: _not_recorded(one) for (job_id, _), one in zip(jobs, admitted, strict=True) if isinstance(one, Refusal)
-    }
+    records = app_context().records
+    admitted = submit_many(records, jobs, batch_id=batch_id, key=caller(), limits=_limits(), bodies=bodies)
+    outcomes = zip((new.job_id for new in jobs), admitted, strict=True)
+    refused = {job_id: _not_recorded(one) for job_id, one in outcomes if isinstance(one, Refusal)}
     if len(refused) == len(jobs):
         raise next(iter(refused.values()))
     return refused

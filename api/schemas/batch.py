@@ -10,7 +10,7 @@ from apiflask import Schema
 from marshmallow import fields
 
 from api.schemas.fields import one_of
-from api.schemas.job import ignored_field, location, summary
+from api.schemas.job import ignored_field, location, outcome, summary
 from domain.job import State
 from tasks.jobs.job_view import JobView
 
@@ -20,25 +20,25 @@ def progress(views: Sequence[JobView]) -> dict[str, Any]:
     return {
         "done": all(view.state.terminal for view in views),
         "states": dict(Counter(view.state.value for view in views)),
-        "verdicts": dict(Counter(view.summary["verdict"] for view in views if view.summary)),
+        "verdicts": dict(Counter(view.summary.verdict for view in views if view.summary)),
     }
 
 
 def line(view: JobView) -> dict[str, Any]:
     """One job of a batch, in short."""
-    outcome = view.summary or {}
-    measured = outcome.get("ratio") is not None
+    brief = outcome(view) or {}
+    measured = brief.get("ratio") is not None
     return {
         "index": view.batch_index,
         "job_id": view.job_id,
         "location": location(view.job_id),
         "state": view.state.value,
-        "verdict": outcome.get("verdict"),
-        "latency_ms": outcome.get("latency_ms"),
-        "relative_ci": outcome.get("relative_ci"),
-        "speedup": {name: outcome[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
-        "flag_count": outcome.get("flag_count"),
-        "error": outcome.get("error") or summary(view)["error"],
+        "verdict": brief.get("verdict"),
+        "latency_ms": brief.get("latency_ms"),
+        "relative_ci": brief.get("relative_ci"),
+        "speedup": {name: brief[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
+        "flag_count": brief.get("flag_count"),
+        "error": brief.get("error") or summary(view)["error"],
     }
 
 

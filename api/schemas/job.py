@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from apiflask import Schema
@@ -13,7 +14,7 @@ from api.schemas.fields import one_of
 from domain.flags import FlagCode
 from domain.job import Stage, State
 from domain.result import CANDIDATE, REFERENCE
-from tasks.jobs.job_view import JobView
+from tasks.jobs.job_view import QUEUE_TIMEOUT, JobView
 
 _LEGACY_STATUS: dict[State | Stage, str] = {
     Stage.QUEUED: "submitted",
@@ -27,7 +28,7 @@ _LEGACY_STATUS: dict[State | Stage, str] = {
     State.FAILED: "failed",
     State.CANCELLED: "failed",
 }
-INFRASTRUCTURE_ERROR, QUEUE_TIMEOUT = "infrastructure_error", "queue_timeout"
+INFRASTRUCTURE_ERROR = "infrastructure_error"
 LEGACY_STATUSES = tuple(dict.fromkeys(_LEGACY_STATUS.values()))
 
 
@@ -60,13 +61,23 @@ def summary(view: JobView) -> dict[str, Any]:
         "batch_id": view.batch_id,
         "batch_index": view.batch_index,
         "cancel_requested": view.cancel_requested,
-        "timeline": view.timeline,
-        "failed_attempts": view.failed_attempts,
-        "webhook": view.webhook,
+        "timeline": [entry.to_wire() for entry in view.timeline],
+        "failed_attempts": failed_attempts(view),
+        "webhook": asdict(view.webhook) if view.webhook else None,
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
-        "summary": view.summary,
+        "summary": outcome(view),
     }
+
+
+def outcome(view: JobView) -> dict[str, Any] | None:
+    """A completed job in short; None for any other."""
+    return asdict(view.summary) if view.summary else None
+
+
+def failed_attempts(view: JobView) -> list[dict[str, Any]]:
+    """The attempts that ended by a fault of the service."""
+    return [asdict(attempt) for attempt in view.failed_attempts]
 
 
 def body(view: JobView) -> dict[str, Any]:
@@ -78,9 +89,9 @@ def result(view: JobView) -> dict[str, Any] | None:
     """The result about the kernel, with the failed attempts of a job that was retried."""
     if view.result is None:
         return None
-    tried = {"failed_attempts": view.failed_attempts} if view.failed_attempts else {}
+    tried = {"failed_attempts": failed_attempts(view)} if view.failed_attempts else {}
     flags = evidence.flags(view.result)
-    return {**view.result, **_in_words(view), "flags": flags, "summary": view.summary, **tried}
+    return {**view.result, **_in_words(view), "flags": flags, "summary": outcome(view), **tried}
 
 
 def _in_words(view: JobView) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from domain.fault import JobCancelled
 from tasks.builds import archive as build_archive
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import BuildCache
-from tasks.jobs.job_view import text
 from tasks.node.periodic_thread import PeriodicThread
+from tasks.node.redis_client import text
 
 TTL_S = 86_400
 """Seconds after the last build was stored, or the last target announced, until everything expires."""

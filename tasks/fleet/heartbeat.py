@@ -19,11 +19,11 @@ from redis.exceptions import RedisError
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.quarantine import FAULTS, QUARANTINED
 from tasks.fleet.worker_readings import Reading, key
-from tasks.jobs.job_view import text
 from tasks.node import fingerprint
 from tasks.node.device_info import Device
 from tasks.node.machine_id import machine
 from tasks.node.periodic_thread import PeriodicThread, failing
+from tasks.node.redis_client import text
 
 EVERY_S = 3.0
 TTL_S = 10

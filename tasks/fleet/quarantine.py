@@ -22,7 +22,7 @@ START_AGAIN_S = 30.0
 
 FAULTS = "workers:faults"
 """A hash: consecutive faults of each worker, counted by the transitions of jobs
-(`tasks/jobs/job_script_functions.py`)."""
+(`tasks/jobs/lua/shared/job_end.lua`)."""
 
 QUARANTINED = "workers:quarantined"
 """A hash: the quarantined workers, with the reason. No job is queued for them either."""

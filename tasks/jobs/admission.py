@@ -1,9 +1,10 @@
-"""Admission of a job: the arguments of the Lua script CREATE, and its reply for each job."""
+"""Admission of a job: the argument of `lua/create_job.lua`, and its reply for each job."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 from domain.access import Key
 from domain.request import Request
 from tasks.jobs.job_queue import queue_of_gpu
-from tasks.jobs.job_view import JobView, text
-from tasks.jobs.webhook_outbox import WEBHOOK_TTL_S, Webhook
+from tasks.jobs.job_view import JobView
+from tasks.jobs.webhook_outbox import Webhook
+from tasks.node.redis_client import text
 
 
 class Refusal(StrEnum):
@@ -47,12 +49,28 @@ class Accepted:
     new: bool
     answered: bool = False
 
+    @classmethod
+    def from_reply(cls, reply: Sequence[Any]) -> Accepted | Refusal:
+        """Parse the reply of `lua/create_job.lua`."""
+        outcome = text(reply[0])
+        if outcome in ("new", "known", "answered"):
+            return cls(float(reply[1]), outcome != "known", outcome == "answered")
+        return Refusal(outcome)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedJob(Accepted):
     """A job and its record, read in the same step. A job past its `queue_timeout` may still show as queued."""
 
     view: JobView
+
+    @classmethod
+    def of_reply(cls, job_id: str, reply: Sequence[Any]) -> AcceptedJob | Refusal:
+        """Parse the reply to a call that asked for the job as well."""
+        admitted = Accepted.from_reply(reply)
+        if isinstance(admitted, Refusal):
+            return admitted
+        return cls(admitted.at, admitted.new, admitted.answered, view=JobView.from_reply(job_id, reply[-1]))
 
 
 @dataclass(frozen=True)
@@ -75,48 +93,54 @@ UNLIMITED = Limits()
 Admission = Accepted | Refusal
 
 
+@dataclass(frozen=True)
+class NewJob:
+    """A job to record. `batch_index` is its position among the bodies of its batch."""
+
+    job_id: str
+    request: Request
+    batch_index: int | None = None
+    webhook: Webhook | None = None
+
+
 def create_arguments(
-    job_id: str,
-    request: Request,
+    new: NewJob,
+    *,
     batch_id: str | None,
     key: Key | None,
     limits: Limits,
-    ttl_s: int,
-    index: int | None = None,
-    *,
-    webhook: Webhook | None = None,
     bodies: str = "",
     read: bool = False,
-) -> list[str | int | float]:
-    """The arguments of CREATE. `index` is the job's position in its batch.
+) -> tuple[dict[str, Any], str]:
+    """The argument of `lua/create_job.lua`, and the request as it is stored.
 
-    `bodies` is a fingerprint of all bodies under one idempotency key. With `read`, CREATE also returns the job.
+    `bodies` is a fingerprint of all bodies under one idempotency key. With `read`, the reply has the job as well.
     """
+    request, webhook = new.request, new.webhook
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
-    fingerprint = hashlib.sha256(stored.encode()).hexdigest()[:32]
-    return [
-        *(job_id, request.operation, request.kernel.kernel_type.value, request.timeout, batch_id or "", stored),
-        *(key.key_id if key else "", key.max_jobs if key else 0),
-        *(fingerprint, limits.queue, limits.memory),
-        *(request.build_timeout or "", request.queue_timeout or ""),
-        *(request.priority, request.gpu or "", request.kind, request.work, queue_of_gpu(request.gpu)),
-        *("1" if request.reuse and request.replay_seed is None else "", ttl_s),
-        "" if index is None else index,
-        *("" if webhook is None else webhook.stored, WEBHOOK_TTL_S, bodies, "1" if read else "", limits.share),
-    ]
-
-
-def parse_job_reply(job_id: str, reply: list[Any]) -> AcceptedJob | Refusal:
-    """Parse the reply of CREATE to a call with `read`."""
-    admitted = parse_reply(reply)
-    if isinstance(admitted, Refusal):
-        return admitted
-    return AcceptedJob(admitted.at, admitted.new, admitted.answered, view=JobView.from_lua(job_id, reply[-1]))
-
-
-def parse_reply(reply: list[Any]) -> Admission:
-    """Parse the reply of CREATE to a call without `read`."""
-    outcome = text(reply[0])
-    if outcome in ("new", "known", "answered"):
-        return Accepted(float(reply[1]), outcome != "known", outcome == "answered")
-    return Refusal(outcome)
+    argument = {
+        "id": new.job_id,
+        "operation": request.operation,
+        "kernel_type": request.kernel.kernel_type,
+        "timeout": request.timeout,
+        "build_timeout": request.build_timeout,
+        "queue_timeout": request.queue_timeout,
+        "priority": request.priority,
+        "gpu": request.gpu,
+        "kind": request.kind,
+        "work": request.work,
+        "fingerprint": hashlib.sha256(stored.encode()).hexdigest()[:32],
+        "queue": queue_of_gpu(request.gpu),
+        "reuse": request.reuse and request.replay_seed is None,
+        "batch_id": batch_id,
+        "batch_index": new.batch_index,
+        "bodies": bodies or None,
+        "key_id": key.key_id if key else None,
+        "key_max_jobs": key.max_jobs if key else None,
+        "max_queued": limits.queue,
+        "max_bytes": limits.memory,
+        "max_bytes_of_key": limits.share,
+        "webhook": webhook.stored if webhook else None,
+        "read": read,
+    }
+    return argument, stored

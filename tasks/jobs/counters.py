@@ -7,10 +7,12 @@ from typing import Any
 from redis import Redis
 
 from domain.job import State
-from tasks.jobs.job_scripts import COUNTERS
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 
+COUNTERS = "jobs:counters"
 RECENT_S = 300
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+"""Upper bounds of the histograms' buckets, in s; each bucket counts the values above the previous bound."""
 CACHE_COUNTERS = {"hit": "build_cache_hits", "miss": "build_cache_misses", "remote_hit": "build_cache_remote_hits"}
 
 

@@ -11,8 +11,10 @@ from threading import BoundedSemaphore, Event, Lock, Thread
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.jobs.job_scripts import CHANNEL, ENDED
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
+
+CHANNEL, ENDED = "jobs:changed", "jobs:ended"
+"""Channels on which transitions publish job ids: at every change, and once when the job ends."""
 
 RETRY_S = 0.2
 POLL_S = 1.0

@@ -7,16 +7,18 @@ missing message would leave a job waiting; a surplus message does nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from redis import Redis
 
 from domain.request import Request
-from tasks.jobs import queue_scripts
-from tasks.jobs.job_view import text
-from tasks.jobs.queue_script_functions import COMMON
+from tasks.jobs.job_scripts import transition
+from tasks.node.redis_client import text
 
-__all__ = ["COMMON", "Claim", "JobQueue", "Message", "QueueStats", "queue_of_gpu", "queue_of_worker"]
+COMMON = "evaluate"
+"""The queue that every worker serves."""
 
 LONG_WAIT_S = 600.0
 """Waiting time above which a job may start regardless of its priority and share, in s (docs/adr/0005)."""
@@ -47,6 +49,15 @@ class Claim:
     request: Request
     queue_to_wake: str | None = None
 
+    @classmethod
+    def from_reply(cls, reply: Sequence[Any]) -> Self:
+        """Parse the reply of `lua/claim_job.lua`; raises UnreadableRequest."""
+        job_id, attempt = text(reply[0]), int(reply[1])
+        try:
+            return cls(job_id, attempt, read_request(reply[2]), text(reply[3]) or None)
+        except ValueError as error:
+            raise UnreadableRequest(job_id, attempt, error) from error
+
 
 @dataclass(frozen=True)
 class QueueStats:
@@ -55,6 +66,11 @@ class QueueStats:
     name: str
     jobs: int
     messages: int
+
+    @classmethod
+    def from_reply(cls, reply: Sequence[Any]) -> Self:
+        """Parse one entry of the reply of `lua/count_queues.lua`."""
+        return cls(text(reply[0]), int(reply[1]), int(reply[2]))
 
     @property
     def worker(self) -> str | None:
@@ -75,29 +91,30 @@ class UnreadableRequest(ValueError):
 class JobQueue:
     """All queues of jobs in Redis. Every method is one round trip, safe from any thread and process."""
 
-    def __init__(self, redis: Redis, ttl_s: int) -> None:
+    def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._ttl_s = ttl_s
-        self._claim = redis.register_script(queue_scripts.CLAIM)
-        self._move = redis.register_script(queue_scripts.MOVE)
-        self._count = redis.register_script(queue_scripts.COUNT)
-        self._drop_shares = redis.register_script(queue_scripts.DROP_SHARES)
+        self._claim = transition(redis, "claim_job")
+        self._move = transition(redis, "move_job")
+        self._count = transition(redis, "count_queues")
+        self._drop_shares = transition(redis, "drop_shares")
 
     def claim(self, worker: str, gpu: str, message: Message | None, owner_ttl_s: int) -> Claim | None:
         """Start the first job of the queues that this worker serves; None if they are empty.
 
         None also if a job already runs under this message, which Redis delivered twice. Raises UnreadableRequest.
         """
-        name, queue = (message.id, message.queue) if message is not None else ("", COMMON)
-        limits = (LONG_WAIT_S, LONG_WAIT_EVERY, MAX_EXPIRED_PER_CLAIM)
-        claimed = self._claim(args=["", worker, gpu, name, queue, owner_ttl_s, self._ttl_s, *limits])
-        if claimed is None:
-            return None
-        job_id, attempt, stored, queue_to_wake = text(claimed[0]), int(claimed[1]), claimed[2], text(claimed[3])
-        try:
-            return Claim(job_id, attempt, read_request(stored), queue_to_wake or None)
-        except ValueError as error:
-            raise UnreadableRequest(job_id, attempt, error) from error
+        argument = {
+            "worker": worker,
+            "gpu": gpu,
+            "message": message.id if message else None,
+            "queue": message.queue if message else COMMON,
+            "owner_ttl": owner_ttl_s,
+            "long_wait": LONG_WAIT_S,
+            "long_wait_every": LONG_WAIT_EVERY,
+            "tries": MAX_EXPIRED_PER_CLAIM,
+        }
+        reply = self._claim(argument)
+        return None if reply is None else Claim.from_reply(reply)
 
     def running_under(self, message_id: str) -> tuple[str, int] | None:
         """The id and the attempt of the job that runs under this message; None if there is none."""
@@ -109,12 +126,12 @@ class JobQueue:
 
     def move(self, job_id: str) -> str | None:
         """Move a queued job to the queue that suits it now, and return that queue; None if the job is not queued."""
-        queue = self._move(args=[job_id])
+        queue = self._move({"id": job_id})
         return None if queue is None else text(queue)
 
     def all(self) -> list[QueueStats]:
         """The queues that have jobs."""
-        return [QueueStats(text(name), int(jobs), int(messages)) for name, jobs, messages in self._count(args=[""])]
+        return [QueueStats.from_reply(entry) for entry in self._count({})]
 
     def jobs(self, queue: str, limit: int) -> list[str]:
         """The ids of the first jobs of a queue, in order."""
@@ -132,7 +149,7 @@ class JobQueue:
 
     def drop_shares(self) -> None:
         """Remove fair shares that no longer influence the order."""
-        self._drop_shares(args=[""])
+        self._drop_shares({})
 
 
 def read_request(stored: bytes | str) -> Request:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -16,13 +17,25 @@ from redis import Redis
 from domain.access import Key
 from domain.job import STATE_OF_STAGE, Stage, State
 from domain.request import Request
-from tasks.jobs import admission, counters, job_scripts
-from tasks.jobs.admission import UNLIMITED, AcceptedJob, Admission, Limits, Refusal
+from tasks.jobs import counters
+from tasks.jobs.admission import (
+    UNLIMITED,
+    Accepted,
+    AcceptedJob,
+    Admission,
+    Limits,
+    NewJob,
+    Refusal,
+    create_arguments,
+)
 from tasks.jobs.job_queue import Claim, JobQueue, Message, UnreadableRequest
+from tasks.jobs.job_scripts import LUA, SHARED, transition
 from tasks.jobs.job_summary import Summary
-from tasks.jobs.job_view import JobView, text
+from tasks.jobs.job_view import JobView
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.webhook_outbox import Webhook
+from tasks.node.lua_script import LuaScript
+from tasks.node.redis_client import text
 
 __all__ = ["Claim", "JobStore", "JobView", "Message", "Pulse"]
 
@@ -44,21 +57,21 @@ class JobStore:
     """
 
     def __init__(self, redis: Redis, ttl_s: int) -> None:
-        """Records of finished jobs expire after `ttl_s` seconds."""
+        """Results may be reused, and times of jobs foretell those of later ones, for `ttl_s` seconds."""
         self._redis = redis
         self._ttl_s = ttl_s
-        self.queue = JobQueue(redis, ttl_s)
-        self._create = redis.register_script(job_scripts.CREATE)
-        self._read = redis.register_script(job_scripts.READ)
-        self._expire = redis.register_script(job_scripts.EXPIRE)
-        self._enter_stage = redis.register_script(job_scripts.ENTER_STAGE)
-        self._pulse = redis.register_script(job_scripts.PULSE)
-        self._complete = redis.register_script(job_scripts.COMPLETE)
-        self._fail = redis.register_script(job_scripts.FAIL)
-        self._requeue = redis.register_script(job_scripts.REQUEUE)
-        self._cancel = redis.register_script(job_scripts.CANCEL)
-        self._finish_cancelled = redis.register_script(job_scripts.FINISH_CANCELLED)
-        self._cleanup = redis.register_script(job_scripts.CLEANUP)
+        self.queue = JobQueue(redis)
+        self._create = transition(redis, "create_job", SHARED / "read_job.lua")
+        self._read = LuaScript(redis, SHARED / "read_job.lua", LUA / "read_job.lua")
+        self._expire = transition(redis, "expire_job")
+        self._enter_stage = transition(redis, "enter_stage")
+        self._pulse = transition(redis, "pulse")
+        self._complete = transition(redis, "complete_job")
+        self._fail = transition(redis, "fail_job")
+        self._requeue = transition(redis, "requeue_job")
+        self._cancel = transition(redis, "cancel_job")
+        self._finish_cancelled = transition(redis, "finish_cancelled")
+        self._cleanup = transition(redis, "cleanup_jobs")
 
     def create(
         self,
@@ -71,41 +84,35 @@ class JobStore:
         webhook: Webhook | None = None,
     ) -> AcceptedJob | Refusal:
         """Record a new job of `key` as queued, or return the refusal; a job that exists already stays as it is."""
-        arguments = admission.create_arguments(
-            job_id, request, batch_id, key, limits, self._ttl_s, webhook=webhook, read=True
-        )
-        return admission.parse_job_reply(job_id, self._create(args=arguments))
+        new = NewJob(job_id, request, webhook=webhook)
+        arguments = create_arguments(new, batch_id=batch_id, key=key, limits=limits, read=True)
+        return AcceptedJob.of_reply(job_id, self._create(*arguments))
 
     def create_many(
         self,
-        jobs: Sequence[tuple[str, Request]],
+        jobs: Sequence[NewJob],
         *,
-        batch_id: str | None,
+        batch_id: str | None = None,
         key: Key | None = None,
         limits: Limits = UNLIMITED,
-        indexes: Sequence[int] = (),
-        webhooks: Mapping[str, Webhook] | None = None,
         bodies: str = "",
     ) -> list[Admission]:
         """Record many jobs in one round trip, in order; returns the admission of each, as `create` does.
 
-        `indexes` are the positions in the batch if some of its bodies were refused, else 0, 1, 2, …. `bodies` is a
-        fingerprint of all bodies, for a batch that a client may send again. `webhooks` are by job id.
+        `bodies` is a fingerprint of all bodies, for a batch that a client may send again.
         """
-        indices = (indexes or range(len(jobs))) if batch_id else [None] * len(jobs)
+        arguments = partial(create_arguments, batch_id=batch_id, key=key, limits=limits, bodies=bodies)
         with self._redis.pipeline(transaction=False) as pipe:
-            for (job_id, request), index in zip(jobs, indices, strict=True):
-                job_arguments = (job_id, request, batch_id, key, limits, self._ttl_s, index)
-                hook = (webhooks or {}).get(job_id)
-                self._create(args=admission.create_arguments(*job_arguments, webhook=hook, bodies=bodies), client=pipe)
-            return [admission.parse_reply(reply) for reply in pipe.execute()]
+            for new in jobs:
+                self._create(*arguments(new), client=pipe)
+            return [Accepted.from_reply(reply) for reply in pipe.execute()]
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None if it is unknown or has expired."""
-        reply = self._read(args=[job_id])
+        reply = self._read({"id": job_id})
         if reply is None:
             return None
-        view = JobView.from_lua(job_id, reply)
+        view = JobView.from_reply(job_id, reply)
         # No worker may be alive to end an overdue job. The local clock only decides whether Redis is asked to do so.
         if view.overdue(time.time()) and self.expire(job_id):
             return self.get(job_id)
@@ -126,38 +133,41 @@ class JobStore:
         self, job_id: str, attempt: int, stage: Stage, *, ago: float = 0.0, interim_correct: bool | None = None
     ) -> bool:
         """Enter a stage that began `ago` seconds before this call; `interim_correct` is the interim verdict, if any."""
-        verdict = "" if interim_correct is None else int(interim_correct)
-        state = STATE_OF_STAGE[stage].value
-        return bool(self._enter_stage(args=[job_id, attempt, state, stage.value, f"{ago:.6f}", verdict]))
+        argument = {
+            "id": job_id,
+            "attempt": attempt,
+            "state": STATE_OF_STAGE[stage],
+            "stage": stage,
+            "ago": ago,
+            "interim_correct": interim_correct,
+        }
+        return bool(self._enter_stage(argument))
 
     def pulse(self, job_id: str, attempt: int) -> Pulse:
         """Report that this attempt is alive (at least every PULSE_TTL_S / 2); returns whether it should go on."""
-        return cast(Pulse, text(self._pulse(args=[job_id, attempt, PULSE_TTL_S])))
+        return cast(Pulse, text(self._pulse({"id": job_id, "attempt": attempt, "owner_ttl": PULSE_TTL_S})))
 
     def complete(
         self, job_id: str, attempt: int, body: dict[str, Any], texts: Mapping[str, bytes] | None = None
     ) -> bool:
         """End the job with its result and artifacts (`texts`, by name); ValueError for NaN or infinity, not in JSON."""
         result = json.dumps(body, allow_nan=False, separators=(",", ":"))
-        names = json.dumps(counters.names_to_count(body))
-        reuse_flag = "1" if reusable(body) else ""
+        argument = {
+            "id": job_id,
+            "attempt": attempt,
+            "verdict": body["verdict"],
+            "ttl": self._ttl_s,
+            "counters": counters.names_to_count(body),
+            "buckets": counters.BUCKETS_S,
+            "reusable": reusable(body),
+        }
         summary = json.dumps(asdict(Summary.from_body(body)), separators=(",", ":"))
-        record_arguments = [
-            job_id,
-            attempt,
-            self._ttl_s,
-            result,
-            names,
-            reuse_flag,
-            summary,
-            body["verdict"],
-        ]
-        artifact_arguments = [part for named in (texts or {}).items() for part in named]
-        return bool(self._complete(args=[*record_arguments, *artifact_arguments]))
+        artifacts = (part for named in (texts or {}).items() for part in named)
+        return bool(self._complete(argument, result, summary, *artifacts))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
         """End the job by a fault of the service."""
-        return bool(self._fail(args=[job_id, attempt, self._ttl_s, _storable(error)]))
+        return bool(self._fail({"id": job_id, "attempt": attempt, "error": _storable(error)}))
 
     def requeue(self, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> str | None:
         """Queue the job again after a fault of the service; returns the queue, to which the caller sends a message.
@@ -166,14 +176,19 @@ class JobStore:
         the job ended instead: cancelled on request, or failed with all reasons after MAX_ATTEMPTS. Only a `proven`
         fault counts towards the quarantine of its worker.
         """
-        queue = self._requeue(
-            args=[job_id, attempt, self._ttl_s, _storable(reason), MAX_ATTEMPTS, "1" if proven else ""]
-        )
+        argument = {
+            "id": job_id,
+            "attempt": attempt,
+            "reason": _storable(reason),
+            "max_attempts": MAX_ATTEMPTS,
+            "proven": proven,
+        }
+        queue = self._requeue(argument)
         return None if queue == 0 else text(queue)
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask the worker of a running one to stop; None for an unknown job."""
-        self._cancel(args=[job_id, self._ttl_s])
+        self._cancel({"id": job_id})
         return self.get(job_id)
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[tuple[JobView, bool]]:
@@ -184,13 +199,13 @@ class JobStore:
         existing_ids = [view.job_id for view in self.views(job_ids) if key_id in (None, view.key_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in existing_ids:
-                self._cancel(args=[job_id, self._ttl_s], client=pipe)
+                self._cancel({"id": job_id}, client=pipe)
             open_ = dict(zip(existing_ids, pipe.execute(), strict=True))
         return [(view, bool(open_[view.job_id])) for view in self.views(existing_ids)]
 
     def expire(self, job_id: str) -> bool:
         """End a queued job whose queue_timeout has passed; False for any other job."""
-        return bool(self._expire(args=[job_id, self._ttl_s]))
+        return bool(self._expire({"id": job_id}))
 
     def expire_overdue(self) -> int:
         """End up to MAX_PER_SWEEP queued jobs whose queue_timeout has passed; returns their number."""
@@ -204,24 +219,20 @@ class JobStore:
     def room(self, job_id: str, limits: Limits) -> int:
         """Bytes that this job's record may still grow, within the limits of all jobs and of its API key."""
         left = limits.memory - self.stored_bytes()
-        key = self._redis.hget("jobs:key_of", job_id)
+        key = self._redis.hget(f"job:{job_id}", "key_id")
         if key is None:
             return left
         return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
 
-    def cancel_requested(self, job_id: str, attempt: int) -> bool:
-        """Whether this attempt should stop: a client cancelled the job, or the attempt no longer owns it."""
-        requested, current_attempt = self._redis.hmget(f"job:{job_id}", "cancel_requested", "attempt")
-        return requested is not None or current_attempt is None or int(current_attempt) != attempt
-
     def finish_cancelled(self, job_id: str, attempt: int) -> bool:
         """End a running job as cancelled."""
-        return bool(self._finish_cancelled(args=[job_id, attempt, self._ttl_s]))
+        return bool(self._finish_cancelled({"id": job_id, "attempt": attempt}))
 
     def cleanup(self, finished_before: float) -> int:
         """Delete the jobs that finished before that time (epoch seconds); returns their number."""
         forgotten = 0
-        while swept := int(self._cleanup(args=["", f"{finished_before:.6f}", MAX_PER_SWEEP])):
+        argument = {"finished_before": f"{finished_before:.6f}", "limit": MAX_PER_SWEEP}
+        while swept := int(self._cleanup(argument)):
             forgotten += swept
         self.queue.drop_shares()
         return forgotten

@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from domain.job import Stage, State
 from domain.request import DEFAULT_PRIORITY
+from tasks.jobs.job_summary import Summary
+from tasks.node.redis_client import text
 
 Text = bytes | str
+QUEUE_TIMEOUT = "queue_timeout"
+"""The cause of the end of a job that no worker started in time."""
 
 
-def text(value: Any) -> str:
-    """A Redis reply as text, whether or not the client decodes replies."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+@dataclass(frozen=True)
+class TimelineEntry:
+    """A stage that a job entered; `reason` says why a job went back to the queue, else it is None."""
+
+    stage: str
+    at: float
+    attempt: int
+    reason: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The entry as JSON: without a reason if there is none."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class FailedAttempt:
+    """An attempt that ended at `at` by a fault of the service, in `stage`."""
+
+    attempt: int
+    worker: str
+    stage: str
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The delivery of a job's webhook: `state` is "pending", "delivered" or "failed"."""
+
+    state: str
+    attempts: int
+    last_error: str | None
 
 
 @dataclass(frozen=True)
@@ -23,14 +56,13 @@ class JobView:
     """One job, read in one step. Times are epoch seconds of the Redis server's clock.
 
     `attempt` counts the workers that have started the job (0: none yet). `queue_position` is 0 for the next job and
-    None unless the job is queued. `failed_attempts` lists the attempts that ended by a fault of the service: `attempt`,
-    `worker`, `stage`, `at`, `reason`. `result` is the HTTP body of a completed job; `error` is why a job failed.
+    None unless the job is queued. `result` is the HTTP body of a completed job; `error` is why a job failed.
     `cause` is the verdict of a completed job, else the reason of its end (None before the end).
     `key_id` is the API key of the job's owner, None if the client sent none. `expired` jobs were cancelled because no
     worker started them within their `queue_timeout`. `interim_correct` is the interim verdict of a running comparison:
     the result may still differ, because later calls are compared too. `queue_key` sorts the queued jobs; `gpu` is the
-    requested model. `summary` describes a completed job in short. `webhook` is the state of the job's webhook: `state`,
-    `attempts`, `last_error`. `batch_index` is the position among the bodies of its batch.
+    requested model. `summary` describes a completed job in short. `batch_index` is the position among the bodies of its
+    batch.
     """
 
     job_id: str
@@ -41,7 +73,7 @@ class JobView:
     attempt: int
     submitted_at: float
     queue_position: int | None
-    timeline: list[dict[str, Any]]
+    timeline: Sequence[TimelineEntry]
     result: dict[str, Any] | None
     error: str | None
     worker: str | None
@@ -50,17 +82,20 @@ class JobView:
     batch_index: int | None = None
     cancel_requested: bool = False
     key_id: str | None = None
-    failed_attempts: list[dict[str, Any]] = field(default_factory=list)
-    summary: dict[str, Any] | None = None
-    webhook: dict[str, Any] | None = None
+    failed_attempts: Sequence[FailedAttempt] = ()
+    summary: Summary | None = None
+    webhook: Delivery | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
-    expired: bool = False
     cause: str | None = None
     interim_correct: bool | None = None
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
     queue_key: str | None = None
+
+    @property
+    def expired(self) -> bool:
+        return self.cause == QUEUE_TIMEOUT
 
     def overdue(self, now: float) -> bool:
         """Whether the job is queued and its queue_timeout has passed."""
@@ -72,13 +107,13 @@ class JobView:
         return replace(self, queue_position=rank or 0) if self.state is State.QUEUED else self
 
     @classmethod
-    def from_lua(cls, job_id: str, reply: Sequence[Any]) -> JobView:
-        """The view of an existing job, from the reply of READ in `tasks/jobs/job_scripts.py`."""
+    def from_reply(cls, job_id: str, reply: Sequence[Any]) -> JobView:
+        """The view of an existing job, from the reply of `read_job` in `tasks/jobs/lua`."""
         flat, result, rank = reply
         return cls.from_hash(job_id, dict(zip(flat[::2], flat[1::2], strict=True)), result).with_rank(rank)
 
     @classmethod
-    def from_hash(cls, job_id: str, stored: dict[Text, Text], result: Text | None) -> JobView:
+    def from_hash(cls, job_id: str, stored: Mapping[Text, Text], result: Text | None) -> JobView:
         """The view from the record's hash and its stored result; the position in the queue is not part of them."""
         fields = {text(name): text(value) for name, value in stored.items()}
         state = State(fields["state"])
@@ -91,26 +126,25 @@ class JobView:
             attempt=int(fields["attempt"]),
             submitted_at=float(fields["submitted_at"]),
             queue_position=None,
-            timeline=json.loads(f"[{fields['timeline']}]"),
+            timeline=[TimelineEntry(**entry) for entry in _entries(fields, "timeline")],
             result=_as_this_job(json.loads(result), job_id, fields) if result is not None else None,
-            error=fields.get("error") or None,
-            worker=fields.get("worker") or None,
-            batch_id=fields.get("batch_id") or None,
-            batch_index=int(fields["batch_index"]) if "batch_index" in fields else None,
+            error=fields.get("error"),
+            worker=fields.get("worker"),
+            batch_id=fields.get("batch_id"),
+            batch_index=_int(fields.get("batch_index")),
             timeout=int(fields["timeout"]),
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
-            failed_attempts=json.loads(f"[{fields.get('failed_attempts', '')}]"),
-            summary=json.loads(fields["summary"]) if "summary" in fields else None,
-            webhook=json.loads(fields["webhook"]) if "webhook" in fields else None,
-            build_timeout=_seconds(fields.get("build_timeout")),
-            queue_timeout=_seconds(fields.get("queue_timeout")),
-            expired=fields.get("error_type") == "queue_timeout",
+            failed_attempts=[FailedAttempt(**entry) for entry in _entries(fields, "failed_attempts")],
+            summary=Summary.from_json(fields["summary"]) if "summary" in fields else None,
+            webhook=Delivery(**json.loads(fields["webhook"])) if "webhook" in fields else None,
+            build_timeout=_int(fields.get("build_timeout")),
+            queue_timeout=_int(fields.get("queue_timeout")),
             cause=fields.get("cause"),
             interim_correct=None if state.terminal or "right" not in fields else fields["right"] == "1",
-            priority=int(fields.get("priority", DEFAULT_PRIORITY)),
+            priority=int(fields["priority"]),
             gpu=fields.get("gpu"),
-            queue_key=fields.get("place"),
+            queue_key=fields["place"],
         )
 
 
@@ -122,5 +156,11 @@ def _as_this_job(result: dict[str, Any], job_id: str, fields: dict[str, str]) ->
     return {**result, "job_id": job_id, "reused_from": reused_from}
 
 
-def _seconds(stored: str | None) -> int | None:
+def _entries(fields: Mapping[str, str], name: str) -> list[dict[str, Any]]:
+    """The objects of a field of the record, which has them as JSON, separated by commas."""
+    entries: list[dict[str, Any]] = json.loads(f"[{fields.get(name, '')}]")
+    return entries
+
+
+def _int(stored: str | None) -> int | None:
     return None if stored is None else int(stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import uuid4
 
 from kombu.exceptions import OperationalError
@@ -13,7 +13,7 @@ from domain.access import Key
 from domain.request import Request
 from domain.settings import settings
 from tasks.app import app
-from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, Refusal
+from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, NewJob, Refusal
 from tasks.jobs.job_queue import queue_of_gpu
 from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Webhook
@@ -67,28 +67,24 @@ def submit(
 
 def submit_many(
     records: JobStore,
-    jobs: Sequence[tuple[str, Request]],
+    jobs: Sequence[NewJob],
     *,
     batch_id: str | None = None,
     key: Key | None = None,
     limits: Limits = UNLIMITED,
-    indexes: Sequence[int] = (),
-    webhooks: Mapping[str, Webhook] | None = None,
     bodies: str = "",
 ) -> list[Admission]:
-    """Record many jobs under these ids and publish their messages, in order; returns the admission of each."""
-    admitted = records.create_many(
-        jobs, batch_id=batch_id, key=key, limits=limits, indexes=indexes, webhooks=webhooks, bodies=bodies
-    )
+    """Record many jobs and publish their messages, in order; returns the admission of each."""
+    admitted = records.create_many(jobs, batch_id=batch_id, key=key, limits=limits, bodies=bodies)
     reachable, queued = True, []
-    for (job_id, request), admission in zip(jobs, admitted, strict=True):
+    for new, admission in zip(jobs, admitted, strict=True):
         if isinstance(admission, Accepted) and admission.new:
-            with about(job_id=job_id):
-                _log_accepted(job_id, request, admission)
+            with about(job_id=new.job_id):
+                _log_accepted(new.job_id, new.request, admission)
                 if not admission.answered:
                     # Once the broker is unreachable, later jobs do not wait for it.
-                    reachable = reachable and publish(job_id, request)
-                    queued.append(job_id)
+                    reachable = reachable and publish(new.job_id, new.request)
+                    queued.append(new.job_id)
     if reachable and queued:
         publish_builds(records, queued)
     return admitted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -34,3 +36,8 @@ def connect(*, patient: bool = False, waits: bool = True) -> Redis:
         socket_keepalive=True,
         health_check_interval=25,
     )
+
+
+def text(value: Any) -> str:
+    """A Redis reply as text, whether or not the client decodes replies."""
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -33,7 +33,7 @@ class JobBuilder:
     def __init__(self, redis: Redis, name: str) -> None:
         """`name` identifies the maker of the builds. Raises ValueError if builds are neither cached nor shared."""
         self._name = name
-        self._queue = JobQueue(redis, ttl_s=0)
+        self._queue = JobQueue(redis)
         self._sessions: dict[str, BuildSession] = {}
         self._foreign_toolchains: set[str] = set()
         session = self.session(CPU_ONLY)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from uuid import uuid4
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import LockError, RedisError
 
 from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import workers
@@ -35,12 +34,6 @@ CLEANUP_S = 60.0
 Lost = tuple[str, int | None]
 """A job and its ownerless attempt; or a queue and 0: lost messages; or a queue and None: all jobs of a lost worker."""
 
-_KEEP_LOCK = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('EXPIRE', KEYS[1], ARGV[2]) end
-return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2]) and 1 or 0
-"""
-_DROP_LOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
-
 log = logging.getLogger(__name__)
 
 
@@ -51,9 +44,7 @@ class Reconciler:
         self._redis = redis
         self._records = records
         self._ttl_s = ttl_s
-        self._token = uuid4().hex
-        self._keep_lock = redis.register_script(_KEEP_LOCK)
-        self._drop_lock = redis.register_script(_DROP_LOCK)
+        self._lock = redis.lock(LOCK, timeout=LOCK_TTL_S, thread_local=False)
         self._suspected: dict[Lost, tuple[float, int]] = {}
         self._cleaned_at = 0.0
         # During an outage of Redis owners could not report, so earlier suspicions are dropped.
@@ -65,13 +56,15 @@ class Reconciler:
     def stop(self) -> None:
         self._loop.stop()
         try:
-            self._drop_lock(keys=[LOCK], args=[self._token])
+            self._lock.release()
+        except LockError:
+            log.debug("another reconciler has the lock")
         except RedisError as error:
             log.warning("the lock could not be released; another reconciler waits %d s for it: %s", LOCK_TTL_S, error)
 
     def run_once(self) -> None:
         """Do one pass, if this process has the lock."""
-        if not self._keep_lock(keys=[LOCK], args=[self._token, LOCK_TTL_S]):
+        if not self._hold_lock():
             self._suspected.clear()
             return
         self._records.expire_overdue()
@@ -94,6 +87,13 @@ class Reconciler:
         if time.monotonic() - self._cleaned_at > CLEANUP_S:
             self._records.cleanup(self._records.now() - self._ttl_s)
             self._cleaned_at = time.monotonic()
+
+    def _hold_lock(self) -> bool:
+        """Keep the lock of the last pass, or take it if no reconciler has it."""
+        try:
+            return bool(self._lock.reacquire())
+        except LockError:
+            return bool(self._lock.acquire(blocking=False))
 
     def _suspect(self, lost: dict[Lost, int]) -> list[tuple[Lost, int]]:
         """Everything that was lost for SURE_S, with the smallest count seen in that time; removes it from the list."""

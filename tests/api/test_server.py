@@ -30,7 +30,7 @@ from api.http.accept_balancer import STEP_S, ServerProcess
 from api.http.limits import PROCESSES, WAITERS
 from api.webhook_dispatcher import Dispatcher
 from domain.access import Scope
-from tasks.jobs.job_scripts import CHANNEL
+from tasks.jobs.job_notifier import CHANNEL
 from tasks.jobs.job_store import JobStore
 from tests.api.payloads import README, RELU, kernel
 from tests.api.routes.test_jobs import RESULT

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from domain.job import TERMINAL, State
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
-from tasks.jobs.job_view import JobView
+from tasks.jobs.job_view import JobView, TimelineEntry
 
 LOOK_S = 0.02
 
@@ -45,10 +45,10 @@ class Ledger:
         for job_id, view in views.items():
             self.ends[job_id].add(_end(view))
             assert len(self.ends[job_id]) == 1, f"{job_id} ended more than once: {self.ends[job_id]}"
-            assert [step["stage"] for step in view.timeline].count("done") == 1, view.timeline
+            assert [step.stage for step in view.timeline].count("done") == 1, view.timeline
             assert (view.state is State.COMPLETED) == (view.result is not None), view
             failed, retries = len(view.failed_attempts), len(_retries(view))
-            assert [entry["attempt"] for entry in view.failed_attempts] == list(range(1, failed + 1))
+            assert [entry.attempt for entry in view.failed_attempts] == list(range(1, failed + 1))
             # The last fault ends a job that has had its attempts, and one whose cancellation was asked for before it.
             ended_by_fault = failed - retries
             assert ended_by_fault == (view.state is State.FAILED) or (
@@ -87,8 +87,8 @@ class Ledger:
                         self.ends[job_id].add(_end(view))
 
 
-def _retries(view: JobView) -> list[dict[str, Any]]:
-    return [step for step in view.timeline if step["stage"] == "queued"][1:]
+def _retries(view: JobView) -> list[TimelineEntry]:
+    return [step for step in view.timeline if step.stage == "queued"][1:]
 
 
 def _end(view: JobView) -> str:

@@ -144,11 +144,11 @@ def in_every_state(made: Service, ledger: Ledger, worker: str) -> Jobs:
 
 
 def reasons(view: JobView) -> list[str]:
-    return [entry["reason"] for entry in view.failed_attempts]
+    return [entry.reason for entry in view.failed_attempts]
 
 
 def owners(view: JobView) -> list[str]:
-    return [entry["worker"] for entry in view.failed_attempts]
+    return [entry.worker for entry in view.failed_attempts]
 
 
 def kill(processes: list[psutil.Process]) -> None:
@@ -243,7 +243,7 @@ def test_a_worker_killed_and_then_redis_in_every_state(tmp_path: Path) -> None:
         assert [views[job_id].attempt for job_id in jobs.all()] == [1, 2, 2, 2]
         assert verdict(views[jobs.running]) == "timeout"
         # Stages that began while Redis was away are in its record too.
-        second = [step["stage"] for step in views[jobs.running].timeline if step["attempt"] == 2]
+        second = [step.stage for step in views[jobs.running].timeline if step.attempt == 2]
         assert second == ["queued", "build", "wait_for_device", "load", "validate", "done"]
         after = ledger.enter(made.submit(request(RIGHT)))
         until_end(made, after)

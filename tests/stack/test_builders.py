@@ -24,8 +24,8 @@ from sandbox.isolation.layer_probe import probe_layers
 from tasks.fleet.heartbeat import workers
 from tasks.jobs import submit as submission
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.job_view import text
 from tasks.jobs.submit import BUILD_QUEUE, submit, submit_many
+from tasks.node.redis_client import text
 from tests.conftest import die_with_parent
 from tests.docs.test_compose import SERVICES
 from tests.stack.serving import READY_S, STOP_S, wait_for

@@ -106,5 +106,5 @@ def test_new_jobs_are_refused_meanwhile_and_a_second_signal_ends_what_runs(tmp_p
         views = {view.job_id: view for view in records.list(state=State.QUEUED)}
     assert set(views) == {hanging, queued}
     (failed,) = views[hanging].failed_attempts
-    assert failed["reason"] == "its worker was stopped before the job had ended"
+    assert failed.reason == "its worker was stopped before the job had ended"
     assert views[queued].attempt == 0

@@ -13,8 +13,8 @@ from domain.result import Outcome, Report, Status
 from tasks.jobs.admission import Accepted
 from tasks.jobs.job_queue import COMMON, queue_of_worker
 from tasks.jobs.job_store import JobStore, JobView
-from tasks.jobs.job_view import text
 from tasks.jobs.submit import publish_again
+from tasks.node.redis_client import text
 
 EVALUATE = Request(kernel=Kernel("class Model: ...", KernelType.TORCH), timeout=30)
 COMPARE = Request(kernel=Kernel("__global__", KernelType.CUDA), reference=Kernel("class Model: ...", KernelType.TORCH))

@@ -84,7 +84,7 @@ def test_every_stage_as_it_begins_and_the_end(
 def records_step(records: JobStore, job_id: str) -> dict[str, Any]:
     view = records.get(job_id)
     assert view is not None
-    return view.timeline[-1]
+    return view.timeline[-1].to_wire()
 
 
 def test_what_was_seen_is_not_told_again(client: FlaskClient, stream: Streams, records: JobStore) -> None:

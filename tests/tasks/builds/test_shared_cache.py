@@ -28,7 +28,7 @@ from tasks.builds.archive import Finished
 from tasks.builds.folder_digest import digest
 from tasks.builds.local_cache import BuildCache, key_of
 from tasks.builds.shared_cache import BuildTarget, SharedBuilds
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 from tests.conftest import free_port, start_redis
 from tests.tasks.example_jobs import until
 

@@ -51,7 +51,7 @@ def test_a_report_completes_the_job(records: JobStore) -> None:
     view = seen(records, "a")
     assert (view.state, view.worker, view.result) == (State.COMPLETED, "w", report().body("a"))
     stages = ["queued", "build", "wait_for_device", "load", "validate", "time", "done"]
-    assert [entry["stage"] for entry in view.timeline] == stages
+    assert [entry.stage for entry in view.timeline] == stages
 
 
 def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobStore) -> None:

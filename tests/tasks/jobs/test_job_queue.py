@@ -18,6 +18,7 @@ from domain.budget import Budget
 from domain.job import Stage, State
 from domain.request import Request
 from tasks.jobs import job_queue
+from tasks.jobs.admission import NewJob
 from tasks.jobs.job_queue import COMMON, Message, QueueStats, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen
@@ -73,9 +74,9 @@ def test_higher_priorities_go_first_and_equals_in_the_order_of_their_arrival(rec
 
 def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
-    records.create_many([(f"much-{number}", EVALUATE) for number in range(50)], batch_id=None, key=key("much"))
+    records.create_many([NewJob(f"much-{number}", EVALUATE) for number in range(50)], batch_id=None, key=key("much"))
     assert begun(records, 2) == ["much-0", "much-1"]
-    records.create_many([(f"little-{number}", EVALUATE) for number in range(3)], batch_id=None, key=key("little"))
+    records.create_many([NewJob(f"little-{number}", EVALUATE) for number in range(3)], batch_id=None, key=key("little"))
     assert begun(records, 8) == [
         *("little-0", "much-2", "little-1", "much-3", "little-2", "much-4"),
         *("much-5", "much-6"),
@@ -85,8 +86,8 @@ def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobStore, red
 def test_a_share_is_of_time_so_that_smaller_pieces_are_worth_no_more(records: JobStore, redis: Redis) -> None:
     expect(redis, COMPARE, 4 * SLICE_S)
     expect(redis, EVALUATE, SLICE_S)
-    records.create_many([(f"large-{number}", COMPARE) for number in range(10)], batch_id=None, key=key("large"))
-    records.create_many([(f"small-{number}", EVALUATE) for number in range(40)], batch_id=None, key=key("small"))
+    records.create_many([NewJob(f"large-{number}", COMPARE) for number in range(10)], batch_id=None, key=key("large"))
+    records.create_many([NewJob(f"small-{number}", EVALUATE) for number in range(40)], batch_id=None, key=key("small"))
     order = begun(records, 25)
     assert (sum("large" in name for name in order), sum("small" in name for name in order)) == (5, 20)
 
@@ -138,9 +139,9 @@ def test_what_is_cancelled_before_it_began_costs_nothing(records: JobStore, redi
 
 def test_who_comes_back_has_saved_nothing_up(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
-    records.create_many([(f"busy-{number}", EVALUATE) for number in range(40)], batch_id=None, key=key("busy"))
+    records.create_many([NewJob(f"busy-{number}", EVALUATE) for number in range(40)], batch_id=None, key=key("busy"))
     begun(records, 30)
-    records.create_many([(f"new-{number}", EVALUATE) for number in range(10)], batch_id=None, key=key("new"))
+    records.create_many([NewJob(f"new-{number}", EVALUATE) for number in range(10)], batch_id=None, key=key("new"))
     order = begun(records, 10)
     assert sum(name.startswith("new") for name in order) == 5
 
@@ -155,7 +156,7 @@ def test_within_a_slice_of_its_share_what_is_short_goes_first(records: JobStore,
     assert begun(records, 4) == ["short", "next", "mean", "long"]
     # But a slice is all: nobody is passed by without end.
     records.create("long too", COMPARE)
-    records.create_many([(f"short-{number}", quick) for number in range(200)], batch_id=None)
+    records.create_many([NewJob(f"short-{number}", quick) for number in range(200)], batch_id=None)
     order = begun(records, 201)
     assert order.index("long too") <= SLICE_S / 0.5
 

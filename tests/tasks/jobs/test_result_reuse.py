@@ -17,7 +17,7 @@ from domain.request import Request
 from domain.result import Outcome, Report, Status
 from profiling.stats.stopping_rule import Stop
 from tasks.fleet.heartbeat import Heartbeat
-from tasks.jobs.admission import Accepted
+from tasks.jobs.admission import Accepted, NewJob
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.submit import submit, submit_many
@@ -65,10 +65,10 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobStore, redis: 
     view, first = seen(records, job_id), seen(records, "first")
     assert (view.state, view.attempt, view.worker, view.queue_position) == (State.COMPLETED, 0, None, None)
     assert view.result is not None and first.result is not None and "reused_from" not in first.result
-    assert [step["stage"] for step in view.timeline] == ["queued", "done"]
+    assert [step.stage for step in view.timeline] == ["queued", "done"]
     reused_from = view.result.pop("reused_from")
     assert reused_from["job_id"] == "first"
-    assert abs(reused_from["at"] - first.timeline[-1]["at"]) < 1e-3
+    assert abs(reused_from["at"] - first.timeline[-1].at) < 1e-3
     assert view.result == {**first.result, "job_id": job_id}
     assert redis.llen("evaluate") == 0 and records.queue_length() == 0, "nothing is to be done"
     after = records.counters()
@@ -78,22 +78,9 @@ def test_an_answer_is_given_again_and_says_where_from(records: JobStore, redis: 
         *("by_kernel_type:torch", "by_operation:evaluate", "ended:torch:evaluate:completed:passed"),
     }
     assert redis.exists("jobs:open:k") == 0
-    assert 0 < redis.ttl(f"job:{job_id}:result") <= 60
-    (one,) = submit_many(records, [("many", AGAIN)], key=key("k"))
+    (one,) = submit_many(records, [NewJob("many", AGAIN)], key=key("k"))
     assert isinstance(one, Accepted) and one.answered
     assert redis.llen("evaluate") == 0
-
-
-def test_a_batch_whose_first_is_answered_at_once_is_listed_while_another_is_open(
-    records: JobStore, redis: Redis
-) -> None:
-    judged(records, "first")
-    other = replace(EVALUATE, num_trials=7)
-    submit_many(records, [("again", AGAIN), ("open", other)], key=key("k"), batch_id="b")
-    assert seen(records, "again").state is State.COMPLETED
-    assert redis.ttl("batch:b") == redis.ttl("batch:b:open") == -1
-    records.cancel("open")
-    assert 0 < redis.ttl("batch:b") <= 60 and 0 < redis.ttl("batch:b:open") <= 60
 
 
 def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:

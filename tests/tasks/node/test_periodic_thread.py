@@ -15,8 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tasks.evaluation import self_test
 from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, Quarantine
-from tasks.jobs.job_notifier import JobNotifier
-from tasks.jobs.job_scripts import CHANNEL
+from tasks.jobs.job_notifier import CHANNEL, JobNotifier
 from tasks.jobs.job_store import JobStore
 from tasks.node import periodic_thread
 from tasks.node.device_info import CPU

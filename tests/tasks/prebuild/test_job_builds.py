@@ -22,7 +22,7 @@ from tasks.builds.build_session import BuildSession
 from tasks.builds.shared_cache import BuildTarget
 from tasks.evaluation.pipeline import run
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.job_view import text
+from tasks.node.redis_client import text
 from tasks.node.toolchain import missing_driver
 from tasks.prebuild.job_builds import JobBuilder
 from tasks.runtime.build_stage import Building

@@ -122,7 +122,7 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     below = child.children(recursive=True)
     child.send_signal(signal.SIGKILL)
     until(lambda: seen(records, job_id).attempt == 2, 5.0)
-    reasons = [entry["reason"] for entry in seen(records, job_id).timeline if "reason" in entry]
+    reasons = [entry.reason for entry in seen(records, job_id).timeline if entry.reason]
     assert len(reasons) == 1 and "SIGKILL" in reasons[0]
     until(lambda: not any(process.is_running() for process in below))
     until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)

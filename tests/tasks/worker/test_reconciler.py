@@ -16,6 +16,7 @@ from domain.job import State
 from tasks.app import app
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs import job_store
+from tasks.jobs.admission import NewJob
 from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.submit import message_id, publish_again, submit, submit_many
@@ -64,8 +65,8 @@ def look_for_a_while(looker: Reconciler) -> None:
 def test_submitting_records_and_publishes(job_records: JobStore, redis: Redis) -> None:
     job_id = submit(job_records, EVALUATE).job_id
     batch = ["x", "y", "z"]
-    submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
-    submit_many(job_records, [(each, EVALUATE) for each in batch], batch_id="b")
+    submit_many(job_records, [NewJob(each, EVALUATE) for each in batch], batch_id="b")
+    submit_many(job_records, [NewJob(each, EVALUATE) for each in batch], batch_id="b")
     assert submit(job_records, EVALUATE, job_id="x").job_id == "x", "recorded already, and not published again"
     assert messages(redis) == [message_id(each, 1) for each in [job_id, *batch]]
     raw = redis.lrange("evaluate", -1, -1)[0]

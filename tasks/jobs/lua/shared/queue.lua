@@ -1,23 +1,20 @@
-"""Order of the queued jobs, as Lua functions that `tasks/jobs/job_script_functions.py` includes.
+-- The order of the queued jobs.
+--
+-- A job is in one queue (a `line` in this code): `evaluate` for any worker, `evaluate.gpu.<model>` for workers with that
+-- GPU, or `evaluate.<worker>` for that worker alone, after another worker has failed it. A Celery queue of the same name
+-- holds the messages that announce its jobs. A job's key in its queue (its `place`) is a text that sorts by priority,
+-- share, expected time and arrival. It is assigned once and also kept for later attempts. docs/adr/0005 has the reasons.
+--
+-- Keys:
+-- - `jobs:queue`: the places of all queued jobs. `jobs:line:<line>`: those of one queue (sorted sets of score 0).
+--   `jobs:line:<line>:age`: the same by time of submission. `jobs:lines`: the queues that may have jobs.
+-- - `jobs:shares`: per priority and API key, the virtual time at which its submitted jobs end. `jobs:virtual`: the time
+--   that each priority has reached.
+-- - `jobs:expected`: the average seconds of each kind of job. `jobs:took:<work>`: the seconds of the last job with that
+--   exact work.
+-- - `jobs:messages`: the attempt that runs under each message. `jobs:turn`: counts the claims that met a long wait.
+-- - `jobs:answer:<key>:<work>`: the job whose result may be reused for that work.
 
-A job is in one queue (a `line` in the Lua code): `evaluate` for any worker, `evaluate.gpu.<model>` for workers with
-that GPU, or `evaluate.<worker>` for that worker alone, after another worker has failed it. A Celery queue of the same
-name holds the messages that announce its jobs. A job's key in its queue (its `place`) is a text that sorts by priority,
-share, expected time and arrival. It is assigned once and also kept for later attempts. docs/adr/0005 has the reasons.
-
-Keys: `jobs:queue` has the places of all queued jobs, `jobs:line:<line>` those of one queue (sorted sets of score 0),
-`jobs:line:<line>:age` the same by time of submission. `jobs:lines` has the queues that may have jobs. `jobs:shares`
-has, per priority and API key, the virtual time at which its submitted jobs end. `jobs:virtual` has the time that
-each priority has reached. `jobs:expected` has the average seconds of each kind of job, `jobs:took:<work>` the seconds
-of the last job with that exact work. `jobs:messages` has the attempt that runs under each message.
-`jobs:answer:<key>:<work>` has the job whose result may be reused for that work.
-"""
-
-from __future__ import annotations
-
-COMMON = "evaluate"
-
-FUNCTIONS = """
 local common, highest, slice_s, first_guess_s = 'evaluate', 9, 30, 5
 local id_begins = 41
 
@@ -86,8 +83,6 @@ local function charge_share(seconds)
   redis.call('HINCRBYFLOAT', 'jobs:shares', flow(), text(seconds - get('expected')))
 end
 
-local function tried(worker) return string.find(get('tried'), '\\n' .. worker .. '\\n', 1, true) ~= nil end
-
 local function takes_jobs(worker)
   return redis.call('EXISTS', 'worker:' .. worker) == 1 and redis.call('HEXISTS', 'workers:quarantined', worker) == 0
 end
@@ -127,11 +122,12 @@ end
 -- The queue for a job that others have failed: of the workers that take jobs and have not failed it, that with the
 -- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has.
 local function choose_line()
-  local gpu = get('gpu')
+  local gpu, failed = get('gpu'), {}
+  for _, each in ipairs(failed_attempts()) do failed[each.worker] = true end
   local best, fewest = gpu == '' and common or common .. '.gpu.' .. gpu, math.huge
-  if get('tried') == '' then return best end
+  if not next(failed) then return best end
   for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if not tried(worker) and has_gpu(worker, gpu) and takes_jobs(worker) then
+    if not failed[worker] and has_gpu(worker, gpu) and takes_jobs(worker) then
       local own = common .. '.' .. worker
       local length = redis.call('ZCARD', line_key(own))
       if length < fewest then best, fewest = own, length end
@@ -152,4 +148,3 @@ local function first_of(lines, bound_s, every)
   if oldest and redis.call('INCR', 'jobs:turn') % every == 0 then return oldest, where end
   return best, from
 end
-"""

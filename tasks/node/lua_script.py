@@ -1,0 +1,40 @@
+"""Lua scripts that Redis runs, each as one atomic step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+
+class LuaScript:
+    """A script that takes one structured argument. Its header lists the fields, and describes the reply."""
+
+    def __init__(self, redis: Redis, *sources: Path | str) -> None:
+        """`sources` are the file of the script, and before it the files (or texts) of functions that it uses."""
+        parts = (source if isinstance(source, str) else _read(source) for source in sources)
+        self._script = redis.register_script("\n".join(parts))
+
+    def __call__(
+        self,
+        argument: Mapping[str, Any],
+        *texts: str | bytes,
+        keys: Sequence[str] = (),
+        client: Redis | None = None,
+    ) -> Any:
+        """Run the script, in `client` if that is a pipeline; returns its reply.
+
+        ARGV[1] is `argument` as JSON, without its fields of None: the script sees nil. `texts` follow as they are.
+        """
+        fields = {name: value for name, value in argument.items() if value is not None}
+        encoded = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return self._script(keys=keys, args=[encoded, *texts], client=client)
+
+
+@cache
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
