@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event, Thread
 
@@ -201,7 +201,7 @@ def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None
         assert "zygote" in reasons(ended)[1] and "zygote" in reasons(ended)[2]
         answer = httpx.get(f"{made.url}/job/{jobs.running}").json()
         assert (answer["state"], answer["error_type"]) == ("failed", "infrastructure_error")
-        assert answer["failed_attempts"] == ended.failed_attempts
+        assert answer["failed_attempts"] == [asdict(attempt) for attempt in ended.failed_attempts]
         made.stop()
         made.assert_nothing_left()
 
