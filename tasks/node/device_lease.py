@@ -1,8 +1,8 @@
 """The lease of a device: a file lock that lets one job at a time use it, released by the kernel if its holder dies.
 
 It covers all services of a user with the same `lease_dir`. They share a folder there, which is never removed, so that
-no other user can take its name. Each queue has an empty file in it. Whoever holds the file's first byte has the device;
-each waiter holds a byte further on, its ticket, which is the time of its arrival in ns.
+no other user can take its name. Each queue has an empty file in it. The process that locks the file's first byte holds
+the device. Each waiter locks a later byte, its ticket: the byte's offset is the time of arrival in ns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def device_lease(device: str, cancelled: Callable[[], bool]) -> AbstractContextM
     The queue in Redis already began urgent and short jobs first. Children that are forked without exec would share the
     lock, so start them with exec. Raises UnsafeFolder if the folder belongs to another user.
     """
-    return _turn(device, cancelled)
+    return _in_order_of_arrival(device, cancelled)
 
 
 def quiet(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> AbstractContextManager[None]:
@@ -43,7 +43,7 @@ def quiet(device: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.
     A job holds it during its windows, and the runner pool while it creates contexts. Never wait for a lease inside it.
     Waiters that arrive within `queue_offset_s` are served before this one.
     """
-    return _turn(_quiet(device), cancelled, queue_offset_s)
+    return _in_order_of_arrival(_quiet(device), cancelled, queue_offset_s)
 
 
 def stays_free(device: str, seconds: float) -> bool:
@@ -72,7 +72,7 @@ def create_folder() -> None:
 
 
 @contextmanager
-def _turn(queue: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> Iterator[None]:
+def _in_order_of_arrival(queue: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> Iterator[None]:
     file = _open(queue)
     try:
         ticket = time.monotonic_ns() + int(queue_offset_s * 1e9)
