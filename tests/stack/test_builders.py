@@ -23,6 +23,7 @@ from domain.settings import settings
 from sandbox.isolation.layer_probe import probe_layers
 from tasks.fleet.heartbeat import workers
 from tasks.jobs import submit as submission
+from tasks.jobs.admission import NewJob
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import BUILD_QUEUE, submit, submit_many
 from tasks.node.redis_client import text
@@ -130,7 +131,7 @@ def test_a_job_asks_for_its_builds_once_and_never_for_too_many(
     submit(records, jobs[0][1], job_id="job 0")
     assert redis.llen(BUILD_QUEUE) == 1, "the job exists already"
     monkeypatch.setattr(submission, "MAX_BUILD_MESSAGES", 3)
-    submit_many(records, jobs)
+    submit_many(records, [NewJob(*job) for job in jobs])
     assert (redis.llen(BUILD_QUEUE), redis.llen("evaluate")) == (3, 4)
     monkeypatch.setenv("SHARED_BUILDS_MIB", "0")
     settings.cache_clear()
