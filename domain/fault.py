@@ -6,6 +6,8 @@ import traceback
 
 from domain.result import Status
 
+DRIVER_FAILED = "kernel-eval compiler driver failed"
+"""Begins the only line that the compiler driver writes if it fails itself: no fault of the source."""
 NO_TEMPORARY = (
     "submissions have no /tmp of their own on this worker: use `tempfile`, whose folder is the submission's, or a "
     "relative path"

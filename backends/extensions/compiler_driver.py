@@ -33,8 +33,6 @@ flag."""
 MAX_PTX_BYTES = 4 << 20
 """Maximum bytes of PTX that are stored for one source; the rest is cut."""
 
-DRIVER_FAILED = "kernel-eval compiler driver failed"
-"""Begins the only line that the driver writes if it fails itself: no fault of the source."""
 STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
 _PCH_WARNING = "-Winvalid-pch"
 """Makes g++ warn when a precompiled header does not suit the flags or macros; g++ then parses the header itself."""

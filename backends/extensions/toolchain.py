@@ -36,6 +36,7 @@ from backends.extensions import (
     pch,
 )
 from backends.extensions.pch import OPTIMISATION, precompile
+from domain.fault import DRIVER_FAILED
 from domain.paths import ROOT
 
 UNUSED_S = 30 * 86_400.0
@@ -85,7 +86,7 @@ def prepare(parent: Path) -> Path | None:
         for tool in tools:
             driver = draft / "bin" / tool
             names = {"python": sys.executable, "library": str(folder / "lib"), "tool": tool, "folder": str(folder)}
-            text = _DRIVER.format(**names, failed=compiler_driver.DRIVER_FAILED)
+            text = _DRIVER.format(**names, failed=DRIVER_FAILED)
             driver.write_text(text, encoding="utf-8")
             driver.chmod(0o555)
         config = {**tools, "torch_include": str(torch_include())}

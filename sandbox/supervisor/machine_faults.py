@@ -10,8 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from backends.extensions.compiler_driver import DRIVER_FAILED
-from domain.fault import NO_TEMPORARY
+from domain.fault import DRIVER_FAILED, NO_TEMPORARY
 
 LEAST_FREE_BYTES = 16 << 20
 """Minimum free space of a volume that is not full, in bytes: an object file of an extension takes 1 to 20 MiB."""
