@@ -48,8 +48,12 @@ serve: $(ready) ## Start everything and leave it running until Ctrl-C: http://12
 	@$(PY) -m stack serve
 
 .PHONY: test
-test: $(ready) ## The tests that need no GPU, without the slow ones. REDIS_SERVER=/usr/bin/redis-server: with that server
-	$(one_thread) $(PY) -m pytest -m "not gpu and not slow" $(at_once)
+test: $(ready) ## Five minutes of the tests that need no GPU. REDIS_SERVER=/usr/bin/redis-server: with that server
+	$(one_thread) $(PY) -m pytest -m "not gpu and not slow and not long" $(at_once)
+
+.PHONY: test-long
+test-long: $(ready) ## The long ones that `make test` leaves out (tests/durations.py), without the slow ones.
+	$(one_thread) $(PY) -m pytest -m "not gpu and not slow and long" $(at_once)
 
 .PHONY: test-all
 test-all: $(ready) ## Every test that needs no GPU.

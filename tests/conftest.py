@@ -20,6 +20,7 @@ from domain.settings import settings
 from stack.devices import Gpu, chosen, installed
 from stack.redis_server import binary
 from tasks.node.device_info import detect
+from tests.durations import is_long
 from tests.tasks.broker import published_to
 
 PR_SET_PDEATHSIG = 1
@@ -142,7 +143,10 @@ def court(worker: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked gpu are skipped where there is no card, and said to be."""
+    """Marks the long tests. Tests marked gpu are skipped where there is no card, and said to be."""
+    for item in items:
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.long)
     # By the marker: `item.keywords` has the names of folders too, such as tests/profiling/gpu.
     if not any(item.get_closest_marker("gpu") for item in items) or detect().is_gpu:
         return
