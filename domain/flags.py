@@ -127,14 +127,13 @@ class FlagCode(StrEnum):
     )
     NULL_WINDOWS_PREPARED_LATE = (
         "null_windows_prepared_late",
-        "Preparing null windows took longer next to the kernel's process than without it. "
-        "What that hid is added to the time.",
+        "Preparing null windows took longer next to the kernel's process than without it. The hidden time is added.",
         "Leave no work on the device outside the calls.",
     )
     CHECK_WINDOWS_SLOWED = (
         "check_windows_slowed",
         "The null windows of a check took longer next to the kernel's process than without it. "
-        "What that hid is added to the time.",
+        "The hidden time is added.",
         "Leave no work on the device outside the calls.",
     )
     REFERENCE_SLOWED = (

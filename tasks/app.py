@@ -7,6 +7,6 @@ from celery import Celery
 app = Celery(
     "kernel-eval",
     config_source="celeryconfig",
-    # What a worker imports. The API imports neither, because it publishes by task name.
+    # A worker imports these. The API imports neither, because it publishes by task name.
     include=("tasks.evaluation.celery_task", "tasks.worker.lifecycle"),
 )

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a time: each a flag with its evidence, or None where there is none.
+"""Doubts about a time: each a flag with its evidence, or None where there is none.
 
 A flag never fails a kernel, and honest noise gets none.
 """
@@ -66,7 +66,7 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> Flag | None:
 
 
 def inputs_came_again(calls: int) -> Flag | None:
-    """So many calls' inputs were no new ones: drawing had taken too long, and what they hold cannot be mixed."""
+    """The flag for `calls` with reused inputs: drawing took too long, and their content cannot be mixed."""
     if not calls:
         return None
     return Flag(
@@ -79,7 +79,7 @@ def inputs_came_again(calls: int) -> Flag | None:
 
 @dataclass(frozen=True)
 class EarlyStart:
-    """What to add to each window in ms, 0 where it is noise, and the flag about it."""
+    """The time to add to each window, in ms, 0 where it is noise, and the flag about it."""
 
     added_ms: Sample
     flag: Flag | None = None

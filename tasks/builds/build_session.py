@@ -88,7 +88,7 @@ class BuildSession:
 
     @cached_property
     def own_target(self) -> BuildTarget:
-        """What this session builds for: for build-only workers, where this node's device runs the builds."""
+        """The target of this session's builds, as build-only workers need it: the device of this node runs them."""
         arch = self.target.arch or device_info.CPU_ONLY
         return BuildTarget(device_info.detect().model, arch, self.toolchain)
 

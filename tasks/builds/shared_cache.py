@@ -28,6 +28,8 @@ from domain.fault import JobCancelled
 from tasks.builds import archive as build_archive
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import BuildCache
+from tasks.jobs.job_scripts import SHARED
+from tasks.node.lua_script import LuaScript
 from tasks.node.periodic_thread import PeriodicThread
 from tasks.node.redis_client import text
 
@@ -48,7 +50,7 @@ LEVEL = 1
 CHUNK = 1 << 20
 PIECE = 1 << 16
 
-_STORE = Path(__file__).with_name("store_build.lua").read_text(encoding="utf-8")
+_STORE = Path(__file__).with_name("store_build.lua")
 _TARGETS = "builds:targets"
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class SharedBuilds:
         self._redis = redis
         self._limit = limit
         self._paused_until = 0.0
-        self._store = redis.register_script(_STORE)
+        self._store_build = LuaScript(redis, SHARED / "argument.lua", _STORE)
 
     @contextmanager
     def reserve(self, key: str, cancelled: Callable[[], bool], until: float) -> Iterator[Reservation]:
@@ -149,7 +151,7 @@ class SharedBuilds:
             return False
         except UNREADABLE as error:
             log.warning("the shared build %s is invalid (%s); building it here", key, error)
-            self._try("it stays", lambda: self._store(args=[key, b"", self._limit, TTL_S]))
+            self._try("it stays", partial(self._store, key, b""))
             return False
         return True
 
@@ -163,8 +165,10 @@ class SharedBuilds:
         if packed is None or len(packed) > self._limit:
             log.info("build %s: too large to be shared", key)
             return False
-        store = partial(self._store, args=[key, packed, self._limit, TTL_S])
-        return self._try("a build is not shared", store) is not None
+        return self._try("a build is not shared", partial(self._store, key, packed)) is not None
+
+    def _store(self, key: str, packed: bytes) -> int:
+        return int(self._store_build({"key": key, "limit": self._limit, "ttl": TTL_S}, packed))
 
     def announce(self, target: BuildTarget) -> None:
         """Tell build-only workers that builds for this target are needed."""

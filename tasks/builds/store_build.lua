@@ -1,6 +1,8 @@
 -- Stores a shared build, and evicts the oldest ones until all fit. tasks/builds/shared_cache.py lists the keys.
--- Arguments: the build's key, its archive ('' removes the build), maximum bytes of all archives, seconds until expiry.
-local key, archive, limit, ttl_s = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+-- Argument: key of the build; limit, maximum bytes of all archives; ttl, seconds until expiry.
+-- ARGV[2]: the archive; an empty one removes the build.
+-- Reply: the bytes of all archives, or 0 for a removal.
+local archive = ARGV[2]
 local archives, stored, bytes = 'builds:archives', 'builds:stored', 'builds:bytes'
 
 local function forget(one)
@@ -11,16 +13,15 @@ local function forget(one)
 end
 
 if archive == '' then
-  forget(key)
+  forget(arg.key)
   return 0
 end
 redis.call('INCRBY', bytes, 0)  -- Fails if Redis is full, before anything has changed.
-forget(key)
-redis.call('HSET', archives, key, archive)
-local now = redis.call('TIME')
-redis.call('ZADD', stored, now[1] + now[2] / 1e6, key)
+forget(arg.key)
+redis.call('HSET', archives, arg.key, archive)
+redis.call('ZADD', stored, text(now), arg.key)
 local total = redis.call('INCRBY', bytes, #archive)
-while total > limit do
+while total > arg.limit do
   local oldest = redis.call('ZRANGE', stored, 0, 0)[1]
   if not oldest then  -- One of the keys was removed without the others: start over.
     redis.call('DEL', archives, bytes)
@@ -29,5 +30,5 @@ while total > limit do
   forget(oldest)
   total = tonumber(redis.call('GET', bytes))
 end
-for _, each in ipairs({archives, stored, bytes}) do redis.call('EXPIRE', each, ttl_s) end
+for _, each in ipairs({archives, stored, bytes}) do redis.call('EXPIRE', each, arg.ttl) end
 return total

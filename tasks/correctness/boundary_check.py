@@ -36,7 +36,7 @@ MOST_CALLS, BUDGET_S = 1000, 15.0
 """Maximum excused calls of a job, and maximum time for them, in s. Each call costs a few float64 runs of the reference;
 a call for which no time is left stays wrong."""
 CALL_S = 5.0
-SAID = (
+ROUNDING_DECIDES_MESSAGE = (
     "{elements} of the compared elements, in {calls} calls, differ from the reference's, which gives them too for "
     "inputs that differ by rounding: they count as right"
 )
@@ -61,7 +61,7 @@ class BoundaryExcuses:
         if not self._calls:
             return None
         counts = {"elements": self._elements, "calls": self._calls}
-        return Flag(FlagCode.ROUNDING_DECIDES, SAID.format(**counts), counts)
+        return Flag(FlagCode.ROUNDING_DECIDES, ROUNDING_DECIDES_MESSAGE.format(**counts), counts)
 
     def excuse_boundary_elements(
         self, comparisons: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float

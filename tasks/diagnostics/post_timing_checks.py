@@ -68,14 +68,18 @@ def _operations(
         flops, late = None, fault.status is Status.TIMEOUT
         failed = "it was stopped" if late else first_line(owner.redact_paths(fault.message))
     for kernel_run, timing in timed:
-        whose = "its own" if kernel_run is owner else "the reference's"
+        counted_side = "its own" if kernel_run is owner else "the reference's"
         if flops is None:
             timing.flags.append(
-                Flag(FlagCode.OPERATIONS_NOT_COUNTED, NOT_COUNTED.format(whose=whose, why=failed), {"reason": failed})
+                Flag(
+                    FlagCode.OPERATIONS_NOT_COUNTED,
+                    NOT_COUNTED.format(whose=counted_side, why=failed),
+                    {"reason": failed},
+                )
             )
             continue
         flag = too_few_operations(
-            timing.latency_ms, flops, ceilings, whose=whose, resolution_ms=timing.resolution_us / 1e3
+            timing.latency_ms, flops, ceilings, whose=counted_side, resolution_ms=timing.resolution_us / 1e3
         )
         if flag is not None:
             timing.flags.append(flag)

@@ -177,9 +177,9 @@ def _stopped(outcome: Outcome) -> Outcome:
     return replace(outcome, timing=replace(timing, stop_reason=Stop.DEVICE_TIME.value))
 
 
-def _in_fewer(done: int, asked: int) -> Flag:
-    message = IN_FEWER.format(done=done, asked=asked)
-    return Flag(FlagCode.FEWER_PROCESSES, message, {"processes": done, "requested_processes": asked})
+def _in_fewer(done: int, requested: int) -> Flag:
+    message = IN_FEWER.format(done=done, asked=requested)
+    return Flag(FlagCode.FEWER_PROCESSES, message, {"processes": done, "requested_processes": requested})
 
 
 def _with_flag(report: Report, flag: Flag) -> Report:

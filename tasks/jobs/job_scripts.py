@@ -17,6 +17,6 @@ TRANSITION = tuple(SHARED / f"{name}.lua" for name in ("argument", "job", "webho
 """The functions that every transition of a job uses. Each file uses those of the files before it."""
 
 
-def transition(redis: Redis, name: str, *functions: Path | str) -> LuaScript:
-    """The transition in `<name>.lua`; `functions` are further functions that it uses."""
+def transition(redis: Redis, name: str, *functions: Path) -> LuaScript:
+    """The transition in `<name>.lua`; `functions` are files of further functions that it uses."""
     return LuaScript(redis, *TRANSITION, *functions, LUA / f"{name}.lua")

@@ -29,5 +29,5 @@ def unlock(file: int, byte: int) -> None:
 def find_locked(file: int, start: int, end: int) -> int | None:
     """A byte of the range that another open file holds; None if there is none. `end` is not in the range."""
     reply = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0))
-    kind, _, found, _, _ = _FLOCK.unpack(reply)
-    return None if kind == fcntl.F_UNLCK else int(found)
+    kind, _, byte, _, _ = _FLOCK.unpack(reply)
+    return None if kind == fcntl.F_UNLCK else int(byte)

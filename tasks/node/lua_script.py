@@ -14,10 +14,9 @@ from redis import Redis
 class LuaScript:
     """A script that takes one structured argument. Its header lists the fields, and describes the reply."""
 
-    def __init__(self, redis: Redis, *sources: Path | str) -> None:
-        """`sources` are the file of the script, and before it the files (or texts) of functions that it uses."""
-        parts = (source if isinstance(source, str) else _read(source) for source in sources)
-        self._script = redis.register_script("\n".join(parts))
+    def __init__(self, redis: Redis, *sources: Path) -> None:
+        """`sources` are the file of the script, and before it the files of functions that it uses."""
+        self._script = redis.register_script("\n".join(map(_read, sources)))
 
     def __call__(
         self,

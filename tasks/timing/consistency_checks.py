@@ -38,7 +38,7 @@ OTHER_ANSWERS = Flag(
     "its outputs differ when they are requested only after the last call, with the inputs overwritten: its time may "
     "not include the work that makes them",
 )
-NOT_KEPT = (
+OUTPUT_NOT_KEPT = (
     "a call returned nothing when its outputs were requested only after the last call: it must return a tensor that "
     "still holds its output then"
 )
@@ -235,7 +235,7 @@ class CrossChecks:
         }
         window = windows[self._candidate.role] = self._run_deferred(slots, readback)
         nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])
-        self._rounds.judge(slots, windows, NOT_KEPT if nothing else None)
+        self._rounds.judge(slots, windows, OUTPUT_NOT_KEPT if nothing else None)
         if len(windows) == 1 and OTHER_ANSWERS not in record.flags:
             usual = self._window_runner.run(self._candidate, slots, record)
             if not self._agree(layout, window, usual):

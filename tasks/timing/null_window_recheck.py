@@ -34,11 +34,11 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
-NOT_ALONE = Flag(
+REFERENCE_NOT_RERUN = Flag(
     FlagCode.REFERENCE_NOT_RERUN,
     "the reference could not be run once more without this kernel, which may have slowed it",
 )
-NO_TIME_ALONE = Flag(
+REFERENCE_RERUN_TIMEOUT = Flag(
     FlagCode.REFERENCE_RERUN_TIMEOUT,
     f"the reference was not run once more without this kernel, which may have slowed it, as {TIMEOUT_NEAR}",
 )
@@ -153,7 +153,7 @@ class NullWindowRecheck:
             for other, clocks in zip(self._others, self._others_null, strict=True):
                 clocks.append(other.measure())
             if not self._round():
-                self.flags.append(NOT_ALONE if time.monotonic() < self._until else NO_TIME_ALONE)
+                self.flags.append(REFERENCE_NOT_RERUN if time.monotonic() < self._until else REFERENCE_RERUN_TIMEOUT)
                 return
         for more in range(MOST_ROUNDS - ISOLATED_ROUNDS):
             of_reference = self._unsure_of_reference(once=more > 0)

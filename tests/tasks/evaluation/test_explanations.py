@@ -9,7 +9,7 @@ import pytest
 from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
-from tasks.correctness.trials import CHANGES_OTHERWISE
+from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
@@ -65,7 +65,7 @@ def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
     worker: WorkerContext, candidate: list[str], told: bool
 ) -> None:
     report = judged(worker, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
-    assert (CHANGES_OTHERWISE in flags(report)) is told
+    assert (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is told
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])

@@ -14,10 +14,10 @@ from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
-from tasks.correctness.trials import CHANGES_OTHERWISE
+from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tasks.timing.consistency_checks import NO_TIME, NOT_KEPT, OTHER_ANSWERS, RESERVE_S, CrossChecks
+from tasks.timing.consistency_checks import NO_TIME, OTHER_ANSWERS, OUTPUT_NOT_KEPT, RESERVE_S, CrossChecks
 from tasks.timing.window_runner import WindowRunner
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
@@ -128,9 +128,9 @@ def check_all(worker: WorkerContext) -> None:
             assert report.outcome.status is Status.PASSED, report.outcome.message
             assert report.outcome.timing is not None
             told = report.outcome.timing.flags
-            assert not any(said in told for said in (OTHER_ANSWERS, CHANGES_OTHERWISE)), told
+            assert not any(said in told for said in (OTHER_ANSWERS, INPUTS_CHANGED_DIFFERENTLY)), told
     wrong = judged(worker, HANDS_NOTHING_IN, TWICE).outcome
-    assert wrong.status is Status.WRONG_RESULT and NOT_KEPT in str(wrong.message)
+    assert wrong.status is Status.WRONG_RESULT and OUTPUT_NOT_KEPT in str(wrong.message)
     alone = judged(worker, HANDS_NOTHING_IN + INPUTS).outcome
     assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
     for lazily in ("x.conj()", "(x.conj().imag, x.conj().real)"):

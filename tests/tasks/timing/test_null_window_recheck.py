@@ -24,8 +24,8 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import MAX_AGE_S, NullKind, NullWindowCache
 from tasks.timing.null_window_recheck import (
     ISOLATED_ROUNDS,
-    NO_TIME_ALONE,
-    NOT_ALONE,
+    REFERENCE_NOT_RERUN,
+    REFERENCE_RERUN_TIMEOUT,
     WITHOUT_IT,
     CheckNullWindows,
     NullWindowRecheck,
@@ -229,7 +229,7 @@ def test_more_rounds_are_shot_only_before_the_jobs_end(tmp_path: Path) -> None:
     assert len(shot) > 6
 
 
-@pytest.mark.parametrize(("left_s", "told"), [(60.0, NOT_ALONE), (-1.0, NO_TIME_ALONE)])
+@pytest.mark.parametrize(("left_s", "told"), [(60.0, REFERENCE_NOT_RERUN), (-1.0, REFERENCE_RERUN_TIMEOUT)])
 def test_why_a_reference_was_not_run_once_more_is_told(tmp_path: Path, left_s: float, told: Flag) -> None:
     _, alone = compared(tmp_path, 0, nulls_too=False)
     alone._until = time.monotonic() + left_s
