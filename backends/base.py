@@ -52,8 +52,10 @@ class Executable(ABC):
     def call(self, args: list[Any]) -> Any:
         """One call on the current stream (or the host), without synchronising.
 
-        `args` are the contract's arguments in order, or the result of `own_inputs` or `inferred_inputs`. Returns what
-        the source returned; None means that the contract's output arguments hold the outputs.
+        `args` are the contract's arguments in order, or the result of `own_inputs` or `inferred_inputs`: torch tensors
+        on the target's device and Python numbers. Returns what the source returned: tensors on that device or numbers,
+        on a CPU also numpy arrays, alone or nested (`sandbox.protocol.outputs`). None means that the contract's output
+        arguments hold the outputs.
         """
 
     def resume(self) -> None:
@@ -72,7 +74,8 @@ class Executable(ABC):
         return None
 
     def own_inputs(self, seed: int) -> list[Any] | None:
-        """Inputs from the source itself (`get_inputs`) under that seed; None without such a function."""
+        """Inputs from the source itself (`get_inputs`) under that seed, each array a torch tensor; None without such a
+        function."""
         return None
 
     def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:

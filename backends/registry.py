@@ -9,7 +9,7 @@ from domain.kernel import KernelType
 
 BACKENDS: dict[KernelType, str] = {
     KernelType.TORCH: "backends.python.torch_module:TorchBackend",
-    KernelType.TORCH_CUDA: "backends.python.torch_extension:TorchCudaBackend",
+    KernelType.TORCH_CUDA: "backends.python.torch_cuda:TorchCudaBackend",
     KernelType.TRITON: "backends.triton.backend:TritonBackend",
     KernelType.CUDA: "backends.cuda.backend:CudaBackend",
     KernelType.MULTI_KERNEL: "backends.python.multi_kernel:MultiKernelBackend",

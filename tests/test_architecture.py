@@ -7,11 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from backends.registry import backend
+import kernel_eval_client
+from backends.registry import BACKENDS, backend
 from domain.kernel import KernelType
 from domain.paths import ROOT
 from stack.example import KERNELS, every_example
@@ -67,10 +67,24 @@ def test_the_client_is_written_for_python_3_10(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel_type", KernelType)
-def test_every_kernel_type_has_a_backend_and_an_example(kernel_type: KernelType) -> None:
+def test_every_list_names_the_kernel_type(kernel_type: KernelType) -> None:
+    lists = {
+        "backends/registry.py: a line in BACKENDS": BACKENDS,
+        "client/kernel_eval_client/kernel.py: a member of KernelType": list(kernel_eval_client.KernelType),
+        "client/kernel_eval_client/agents/arguments.py: a word in Type": re.findall(
+            # Read as text: the import needs an extra of the client, which an offline GPU box lacks.
+            r'"(\w+)"',
+            _between("client/kernel_eval_client/agents/arguments.py", "\nType = ", "\n]"),
+        ),
+        "docs/api.md: a row of the table Kernel types": re.findall(
+            r"^\| `(\w+)` \|", _between("docs/api.md", "\n## Kernel types\n", "\n## "), re.MULTILINE
+        ),
+        "examples/: a folder": _types_in_examples(),
+        "tests/backends/: a test that names the type": _types_in_backend_tests(),
+    }
+    missing = [where for where, names in lists.items() if kernel_type.value not in names]
+    assert not missing, f"{kernel_type} is missing in {'; '.join(missing)} (see CONTRIBUTING.md, Adding a kernel type)"
     assert backend(kernel_type).kernel_type is kernel_type
-    shown = {body[key]["kernel_type"] for body in _example_bodies() for key in KERNELS if key in body}
-    assert kernel_type.value in shown, "add a folder to examples/"
 
 
 @pytest.mark.parametrize(
@@ -82,5 +96,17 @@ def test_it_loads_no_gpu_library(module: str) -> None:
     assert done.stdout.split() == []
 
 
-def _example_bodies() -> list[dict[str, Any]]:
-    return [example.body for example in every_example()]
+def _between(path: str, begin: str, end: str) -> str:
+    """The part of a file from `begin` to the next `end`."""
+    return (ROOT / path).read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
+
+
+def _types_in_examples() -> set[str]:
+    return {example.body[key]["kernel_type"] for example in every_example() for key in KERNELS if key in example.body}
+
+
+def _types_in_backend_tests() -> set[str]:
+    tests = [
+        path for path in TESTS if path.is_relative_to(ROOT / "tests" / "backends") and path.name.startswith("test_")
+    ]
+    return {word for path in tests for word in re.findall(r'"(\w+)"', path.read_text(encoding="utf-8"))}

@@ -15,6 +15,7 @@ from api.schemas.job import body, location, result, summary
 from api.webhook_dispatcher import message
 from domain.flags import Flag, FlagCode
 from domain.job import Stage, State
+from domain.kernel import KernelType
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView, TimelineEntry
@@ -84,7 +85,7 @@ _ENDED = replace(
 )
 _RUNNING = replace(_ENDED, state=State.RUNNING, stage=Stage.TIME, result=None, summary=None, cancel_requested=True)
 _OF_A_BATCH = replace(_ENDED, batch_id=BATCH, batch_index=0)
-_WRONG_TYPE = "must be one of: torch, torch_cuda, triton, cuda, multi_kernel"
+_WRONG_TYPE = f"must be one of: {', '.join(KernelType)}"
 
 
 def _problems() -> dict[str, Problem]:

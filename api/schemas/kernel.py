@@ -16,6 +16,9 @@ from domain.settings import settings
 
 PYTHON_ENTRIES = ("function_name", "class_name", "entry_point")
 TEXT_METADATA = (*PYTHON_ENTRIES, "kernel_name", "method_name")
+CONTRACT_REQUIRED = (KernelType.CUDA, KernelType.MULTI_KERNEL)
+"""The types whose calls only a contract can describe."""
+
 LIST_METADATA = ("compiler_options", "compile_options", "name_expressions")
 
 SHORT_CONTRACT = (
@@ -48,7 +51,7 @@ class KernelSchema(ObjectSchema):
     io = Part(
         IOContractSchema,
         allow_none=True,
-        metadata={"description": "Required for cuda, multi_kernel and a bare triton kernel."},
+        metadata={"description": f"Required for {', '.join(CONTRACT_REQUIRED)} and a bare triton kernel."},
     )
     metadata = FreeObject(
         allow_none=True,
@@ -93,14 +96,11 @@ class KernelSchema(ObjectSchema):
 
 def _needs_contract(data: dict[str, Any]) -> bool:
     """Whether only a contract can tell how this kernel is called."""
-    match KernelType(data["kernel_type"]):
-        case KernelType.CUDA | KernelType.MULTI_KERNEL:
-            return True
-        case KernelType.TRITON:
-            # A Python wrapper that launches its own kernels is called like a torch module.
-            metadata, source = data.get("metadata") or {}, data["source_code"]
-            return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
-    return False
+    if data["kernel_type"] == KernelType.TRITON:
+        # A Python wrapper that launches its own kernels is called like a torch module.
+        metadata, source = data.get("metadata") or {}, data["source_code"]
+        return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
+    return data["kernel_type"] in CONTRACT_REQUIRED
 
 
 def _python(source: str, metadata: dict[str, Any]) -> bool:

@@ -38,7 +38,11 @@ class PythonBackend(Backend):
     """A source in Python. It is executed unchanged, once in the builder and once in the runner."""
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
-        """The object to call; raises KernelFault (COMPILE_ERROR) when the source does not define it."""
+        """The object to call; raises KernelFault (COMPILE_ERROR) when the source does not define it.
+
+        A type whose functions take other arrays than torch tensors wraps the function and `module.get_inputs` here, as
+        `tests/backends/python/test_base.py` does. `functools.wraps` keeps the signature, which binds the arguments.
+        """
         return resolve(module, kernel)
 
     def facts(self, entry: Entry, kernel: Kernel, target: Target) -> dict[str, Any]:
