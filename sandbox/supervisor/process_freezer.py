@@ -55,7 +55,7 @@ class Frozen:
 
         Nothing ends a stopped thread. A thread that is gone must have run, for an unknown time.
         """
-        now = _cpu_usage(self.pids)
+        now = cpu_usage(self.pids)
         # CPU time alone is no evidence: the kernel updates it late for a thread that has just stopped. A thread that
         # runs again was scheduled again. Compare by thread: in a sum, the missing time of a dead thread would hide that
         # of another.
@@ -82,14 +82,14 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
     took.
     """
     _signal(descriptor, signal.SIGSTOP)
-    since_ns, before = time.perf_counter_ns(), _cpu_usage([pid])
+    since_ns, before = time.perf_counter_ns(), cpu_usage([pid])
     until = time.monotonic() + within_s
     stopped, first_round = {pid}, True
     settled: dict[int, CpuUsage] = {}
     while True:
         members = with_descendants(pid)
         new = members - stopped
-        threads = {one: _living(one) for one in members}
+        threads = {one: living_threads(one) for one in members}
         running = new | {one for one in members if not all(threads[one].values())}
         for one in running:
             # Sent again in every round: another process that may signal it might undo it.
@@ -132,7 +132,7 @@ def _signal(descriptor: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(descriptor, number)
 
 
-def _cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
+def cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
     """CPU usage of every thread, from schedstat: ns on a processor, ns waiting for one, times scheduled."""
     usage_by_thread = {}
     for pid in pids:
@@ -145,7 +145,7 @@ def _cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
 
 def _of(living: set[int], pids: Iterable[int]) -> dict[int, CpuUsage]:
     """CPU usage of the living threads; dead ones may disappear at any time."""
-    return {thread: usage for thread, usage in _cpu_usage(pids).items() if thread in living}
+    return {thread: usage for thread, usage in cpu_usage(pids).items() if thread in living}
 
 
 def _pairs(before: Mapping[int, CpuUsage], now: Mapping[int, CpuUsage]) -> list[tuple[CpuUsage, CpuUsage]]:
@@ -164,10 +164,10 @@ def _charged_ns(most: int, before: Mapping[int, CpuUsage], now: Mapping[int, Cpu
 
 
 def _all_stopped(pid: int) -> bool:
-    return all(_living(pid).values())
+    return all(living_threads(pid).values())
 
 
-def _living(pid: int) -> dict[int, bool]:
+def living_threads(pid: int) -> dict[int, bool]:
     """The threads that are not dead, and whether each is stopped."""
     stopped_by_thread = {}
     for thread in _threads(pid):

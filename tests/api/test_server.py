@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx
 import psutil
 import pytest
+from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 from redis import Redis
 
@@ -284,8 +284,12 @@ def test_what_is_loaded_is_never_looked_through_for_garbage(monkeypatch: pytest.
 
     monkeypatch.setattr(Dispatcher, "start", lambda self: None)
     before = gc.get_freeze_count()
+    process = ServerProcess(0, os.getpid(), [], None, 60, Config(), None)
+    process.wsgi = create_app()
     try:
-        post_worker_init(SimpleNamespace(wsgi=create_app(), alive=True))
+        post_worker_init(process)
         assert gc.get_freeze_count() > before + 10_000
     finally:
         gc.unfreeze()
+        process.on_exit()
+        process.tmp.close()

@@ -10,9 +10,10 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import BoundedSemaphore, Event, Thread
+from threading import Event, Thread
 
 import httpx
 import pytest
@@ -27,7 +28,7 @@ from api.http.limits import (
     HEAD_S,
     PROCESSES,
     SEND_BYTES,
-    SEND_S,
+    SENDERS,
     SMALL_BODY,
     THREADS,
 )
@@ -289,25 +290,36 @@ def test_an_answer_that_is_not_read_is_kept_and_not_waited_for(monkeypatch: pyte
         pairs.append((theirs, PatientSocket(fileno=other.detach())))
     (theirs, ours), (deaf, last) = pairs
     with theirs, ours, deaf, last:
-        began = time.monotonic()
         ours.sendall(answer)
         ours.sendall(b"end")
-        assert time.monotonic() - began < SEND_S / 2 and ours.unsent
+        assert ours.unsent
         received = b""
         while not ours.flush():
             received += theirs.recv(1 << 20)
         ours.shutdown(socket.SHUT_WR)
         assert received + _all(theirs) == answer + b"end"
-        # Without room a thread waits, for a while, and only so many do.
+        # Without room a thread waits, for a while.
         monkeypatch.setattr(connections, "UNSENT_BYTES", 0)
         monkeypatch.setattr(connections, "SEND_S", 0.2)
         with pytest.raises(BrokenPipeError, match="does not read its answer"):
             last.sendall(answer)
         assert not last.unsent, "nothing of it is sent afterwards"
-        monkeypatch.setattr(connections, "_senders", BoundedSemaphore(1))
-        assert connections._senders.acquire()
+
+
+def test_sendall_refuses_at_once_where_all_senders_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "UNSENT_BYTES", 0)
+    monkeypatch.setattr(connections, "SEND_S", LATE_S)
+    pairs = [socket.socketpair() for _ in range(SENDERS + 1)]
+    with ExitStack() as opened, ThreadPoolExecutor(len(pairs)) as pool:
+        deaf = [opened.enter_context(theirs) for theirs, _ in pairs]
+        sockets = [opened.enter_context(PatientSocket(fileno=ours.detach())) for _, ours in pairs]
+        sends = [pool.submit(each.sendall, bytes(2 << 20)) for each in sockets]
+        (refused,), waiting = wait(sends, return_when=FIRST_COMPLETED)
+        for each in deaf:
+            each.close()
         with pytest.raises(BrokenPipeError, match="too many"):
-            last.sendall(answer)
+            refused.result()
+        assert all(isinstance(send.exception(), OSError) for send in waiting)
 
 
 def test_a_room_is_left_in_the_order_in_which_it_was_entered() -> None:

@@ -89,7 +89,7 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
     looked = []
 
     def before_the_fork(pid: int) -> set[int]:
-        while not process_freezer._all_stopped(pid):
+        while not all(process_freezer.living_threads(pid).values()):
             time.sleep(0.001)
         looked.append(pid)
         return {pid} if len(looked) == 1 else process_tree.with_descendants(pid)
@@ -138,7 +138,7 @@ def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: 
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
         os.kill(process.pid, signal.SIGCONT)
-        while ran_ns(process_freezer._cpu_usage([process.pid])) < ran_ns(frozen.usage) + 10 * process_freezer.SLACK_NS:
+        while ran_ns(process_freezer.cpu_usage([process.pid])) < ran_ns(frozen.usage) + 10 * process_freezer.SLACK_NS:
             pass
         again = frozen_by(process.pid, WITHIN_S)
         assert again.stayed_frozen and not frozen.stayed_frozen
@@ -178,7 +178,7 @@ while True:
 def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
-    ran_before_ns, before = ran_ns(process_freezer._cpu_usage([process.pid])), time.perf_counter_ns()
+    ran_before_ns, before = ran_ns(process_freezer.cpu_usage([process.pid])), time.perf_counter_ns()
     frozen = frozen_by(process.pid, WITHIN_S)
     end(process, frozen.pids)
     # Tens of milliseconds, on a processor that others want too; nothing where the stop came in between two calls.
@@ -201,10 +201,10 @@ def test_who_ends_while_he_is_stopped_is_charged_all_of_it(
         asked.append(pid)
         return dict.fromkeys(living(pid), False) if len(asked) == 1 else living(pid)
 
-    ran, living = process_freezer._cpu_usage, process_freezer._living
+    ran, living = process_freezer.cpu_usage, process_freezer.living_threads
     asked: list[int] = []
-    monkeypatch.setattr(process_freezer, "_cpu_usage", one_is_gone)
-    monkeypatch.setattr(process_freezer, "_living", awake_at_first)
+    monkeypatch.setattr(process_freezer, "cpu_usage", one_is_gone)
+    monkeypatch.setattr(process_freezer, "living_threads", awake_at_first)
     before = time.perf_counter_ns()
     frozen = frozen_by(process.pid, WITHIN_S)
     took_ns = time.perf_counter_ns() - before

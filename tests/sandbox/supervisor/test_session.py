@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -260,7 +261,7 @@ def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
     runner = Session(fork(), Target("cpu", None), 1 << 20)
     load(runner, function("time.sleep(60)"), folder)
     pid = runner.runner.pid
-    threading.Timer(0.2, zygote._process.kill).start()
+    threading.Timer(0.2, os.kill, (zygote.pid, signal.SIGKILL)).start()
     with pytest.raises(InfrastructureFault, match="zygote"):
         runner.probe([torch.ones(2)], 1)
     assert not zygote.alive

@@ -16,18 +16,21 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.isolation import oom_kills as memory_kills
-from sandbox.isolation.cgroup import Cgroup
+from sandbox.isolation.cgroup import PREFIX, Cgroups
 from sandbox.supervisor import runner_process
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
+from tests.sandbox.build_request import build_request
+from tests.sandbox.counting import pidfd
 
 KERNEL = Kernel("def kernel_fn(x):\n    return x\n", KernelType.TORCH)
 
 
 def killed(runner: RunnerProcess) -> None:
-    os.kill(runner.pid, signal.SIGKILL)
-    gone, _, _ = select.select([runner._pidfd], [], [], 10.0)
+    with pidfd(runner.pid) as descriptor:
+        os.kill(runner.pid, signal.SIGKILL)
+        gone, _, _ = select.select([descriptor], [], [], 10.0)
     assert gone
 
 
@@ -94,7 +97,7 @@ def test_a_runner_or_builder_that_somebody_else_killed_is_our_fault(
 
 def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Session]) -> None:
     opened = session()
-    opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
+    opened.runner.send(build_request(opened, Kernel("while True: pass", KernelType.TORCH)))
     with pytest.raises(TimeoutError):
         opened.runner.receive(within=0.05)
     killed(opened.runner)
@@ -104,7 +107,7 @@ def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Sessi
 
 def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., Session]) -> None:
     opened = session()
-    opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
+    opened.runner.send(build_request(opened, Kernel("while True: pass", KernelType.TORCH)))
     took = []
     for _ in range(20):
         began = time.monotonic()
@@ -178,12 +181,18 @@ def test_killed_for_want_of_memory_is_its_own_fault(
 
 
 def test_where_its_group_counts_nobody_elses_memory_matters(
-    session: Callable[..., Session], tmp_path: Path, oom_kills: Callable[[int], object]
+    session: Callable[..., Session],
+    zygote: Zygote,
+    tmp_path: Path,
+    oom_kills: Callable[[int], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    monkeypatch.setattr(zygote, "groups", Cgroups(groups))
     for mine, fault in ((0, InfrastructureFault), (1, KernelFault)):
         opened = session()
-        opened.runner._group = Cgroup(tmp_path / f"group-{mine}", 1 << 30)
-        events = tmp_path / f"group-{mine}" / "memory.events"
+        events = groups / f"{PREFIX}{os.getpid()}-{opened.runner.pid}" / "memory.events"
         events.write_text("low 0\nmax 7\noom 0\noom_kill 0\noom_group_kill 0\n")
         loaded(opened)
         oom_kills(10 + mine)
