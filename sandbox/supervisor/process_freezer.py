@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -63,7 +63,7 @@ class Frozen:
         return self.usage.keys() <= now.keys() and again_ns <= SLACK_NS and all(map(_all_stopped, self.pids))
 
 
-def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
+def freeze(pid: int, within_s: float, descriptor: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Frozen:
     """Stops a process and its descendants, and returns when all are stopped. Raises NotFrozen.
 
     `descriptor` is the process's pidfd: another process may have its pid by now.
@@ -82,7 +82,7 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
     took.
     """
     _signal(descriptor, signal.SIGSTOP)
-    since_ns, before = time.perf_counter_ns(), cpu_usage([pid])
+    since_ns, before = clock_ns(), cpu_usage([pid])
     until = time.monotonic() + within_s
     stopped, first_round = {pid}, True
     settled: dict[int, CpuUsage] = {}
@@ -101,11 +101,11 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
         if not running:
             living = {thread for each in threads.values() for thread in each}
             if len(stopped) == 1 and with_descendants(pid) == stopped:
-                took_ns, usage = time.perf_counter_ns() - since_ns, _of(living, stopped)
+                took_ns, usage = clock_ns() - since_ns, _of(living, stopped)
                 charged_ns = 0 if first_round else _charged_ns(took_ns, before, usage)
                 return Frozen(frozenset(stopped), since_ns + charged_ns, usage)
             if settled.keys() == living and len(stopped) > 1:
-                return Frozen(frozenset(stopped), time.perf_counter_ns(), settled)
+                return Frozen(frozenset(stopped), clock_ns(), settled)
             # Read before the round that confirms it: a thread that was woken meanwhile runs then, or is scheduled
             # later.
             settled = _of(living, stopped)

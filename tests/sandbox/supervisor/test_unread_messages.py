@@ -1,5 +1,6 @@
 """A runner that does not read what it is sent: the referee waits for it no longer than for an answer."""
 
+import time
 from threading import Event, Timer
 
 import pytest
@@ -33,8 +34,9 @@ def kernel_fn(): return torch.ones(1)
     ],
 )
 def test_a_runner_that_does_not_read_what_it_is_sent_holds_nobody_up(session, wait, status):
-    runner = session(seconds=3.0)
+    runner = session()
     runner.load(Kernel(DEAF.format(wait=wait), KernelType.TORCH), Artifact(), None, 0)
+    runner.set_deadline(time.monotonic() + 3.0)
     with pytest.raises(KernelFault) as caught:
         runner.inputs([1], infer=False)
     assert caught.value.status is status

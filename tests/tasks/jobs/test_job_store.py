@@ -70,13 +70,14 @@ def test_who_records_a_job_is_told_it_as_it_is(records: JobStore) -> None:
 
 
 def test_a_new_job_is_queued_with_its_request(records: JobStore) -> None:
+    before = time.time()
     records.create("a", COMPARE)
     view = seen(records, "a")
     assert (view.state, view.stage, view.attempt, view.queue_position) == (State.QUEUED, Stage.QUEUED, 0, 0)
     assert (view.operation, view.kernel_type, view.timeout) == ("compare", "cuda", COMPARE.timeout)
     assert (view.result, view.error, view.worker, view.batch_id) == (None, None, None, None)
     assert [entry.stage for entry in view.timeline] == ["queued"]
-    assert abs(view.submitted_at - time.time()) < 5
+    assert before - 0.001 <= view.submitted_at <= time.time() + 0.001
     claim = records.claim("w")
     assert claim is not None
     assert (claim.job_id, claim.request) == ("a", COMPARE)
@@ -384,7 +385,7 @@ def test_every_move_is_announced(records: JobStore, redis: Redis) -> None:
         attempt = run_to(records, "a", Stage.BUILD, Stage.LOAD)
         records.complete("a", attempt, body("a"))
         heard = 0
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while heard < 3 and time.monotonic() < deadline:
             message = changes.get_message(timeout=1)
             heard += message is not None and message["data"] == b"a"
