@@ -126,13 +126,13 @@ SLOW: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize(("sent", "more"), SLOW.values(), ids=list(SLOW))
-def test_health_is_answered_beside_clients_that_are_slow_with(server: Server, sent: bytes, more: bytes) -> None:
+def test_health_beside_slow_clients_is_answered(server: Server, sent: bytes, more: bytes) -> None:
     with Clients(server, MANY, sent, more):
         took = looked(server)
     assert statistics.median(took) < ANSWERED_S, took
 
 
-def test_health_is_answered_beside_clients_that_read_nothing(server: Server) -> None:
+def test_health_beside_clients_that_read_nothing_is_answered(server: Server) -> None:
     with Clients(server, MANY, REQUEST + b"\r\n", deaf=True):
         # So many answers take a while to make; a thread that had to wait for a client to read would wait for ever.
         httpx.get(f"{server.url}/health", timeout=60)
@@ -140,7 +140,7 @@ def test_health_is_answered_beside_clients_that_read_nothing(server: Server) -> 
     assert statistics.median(took) < ANSWERED_S, took
 
 
-def test_each_is_told_that_it_is_late(server: Server) -> None:
+def test_late_requests_are_answered_with_408(server: Server) -> None:
     with (
         Clients(server, 20, *SLOW["headers"]) as headers,
         Clients(server, 20, b"") as nothing,
@@ -180,7 +180,7 @@ def test_what_comes_together_or_in_pieces_is_answered(server: Server) -> None:
         assert re.findall(rb"HTTP/1\.1 ([0-9]+) ", answer) == [b"202", b"202", b"404", b"202", b"404"]
 
 
-def test_who_waits_to_be_told_to_go_on_is_told(server: Server) -> None:
+def test_expect_100_continue_is_answered(server: Server) -> None:
     body = b'{"kernel":{"source_code":"x","kernel_type":"torch"}}'
     head = POST + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
     with Clients(server, 1, head) as clients:
@@ -199,7 +199,7 @@ def test_who_waits_to_be_told_to_go_on_is_told(server: Server) -> None:
         (b"\r\n\r\n", 400),
     ],
 )
-def test_headers_that_are_none_are_refused_at_once(server: Server, sent: bytes, status: int) -> None:
+def test_malformed_headers_are_refused_before_their_deadline(server: Server, sent: bytes, status: int) -> None:
     with Clients(server, 1, sent) as clients:
         assert clients.answers()[0].startswith(b"HTTP/1.1 %d " % status), "and not 408, when they are late"
 
@@ -235,7 +235,7 @@ def test_a_stop_waits_for_no_slow_client(redis_url: str, tmp_path: Path, redis: 
         assert "SIGKILL" not in server.log.read_text()
 
 
-def test_what_has_come_is_known_whatever_the_pieces() -> None:
+def test_incoming_request_in_pieces_is_whole_at_its_end() -> None:
     body = b"x" * 100
     head = b"POST / HTTP/1.1\r\nContent-length:  100 \r\n\r\n"
     for size in (1, 2, 3, 1000):
@@ -260,7 +260,7 @@ def test_long_headers_are_looked_at_once() -> None:
     assert took(40_000) < 12 * max(took(10_000), 0.005)
 
 
-def test_a_body_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recv_limits_the_time_of_the_whole_body(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs, other = socket.socketpair()
     ours = PatientSocket(fileno=other.detach())
     with theirs, ours:
@@ -278,7 +278,7 @@ def test_a_body_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None
             ours.recv(10)
 
 
-def test_an_answer_that_is_not_read_is_kept_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sendall_keeps_what_the_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = bytes(range(256)) * 8192
     pairs = []
     for _ in range(2):
@@ -318,7 +318,7 @@ def test_sendall_refuses_at_once_where_all_senders_wait(monkeypatch: pytest.Monk
         assert all(isinstance(send.exception(), OSError) for send in waiting)
 
 
-def test_a_room_is_left_in_the_order_in_which_it_was_entered() -> None:
+def test_deadline_queue_yields_late_connections_in_order() -> None:
     room = DeadlineQueue(0.0)
     for each in "abc":
         room.add(each)

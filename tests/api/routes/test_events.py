@@ -152,7 +152,7 @@ def test_silence_is_filled_and_a_stream_ends(
     assert told.startswith("retry: 2000\n\nid: 1.0.0\nevent: stage\n") and ": still there\n\n" in told
 
 
-def test_no_more_streams_than_places(client: FlaskClient, stream: Streams) -> None:
+def test_stream_beyond_the_waiting_places_is_refused(client: FlaskClient, stream: Streams) -> None:
     context: AppContext = client.application.extensions[KEY]
     taken = 0
     while context.long_poll.enter():

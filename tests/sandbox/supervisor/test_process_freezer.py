@@ -66,7 +66,7 @@ def ran_ns(ran: Mapping[int, CpuUsage]) -> int:
 @pytest.mark.parametrize(
     ("kind", "places", "members"), [("alone", {0, 3}, 1), ("family", {0, 1, 2, 3}, 3)], ids=lambda given: str(given)
 )
-def test_all_of_it_stands_still_and_goes_on(
+def test_freeze_stops_the_whole_family_and_thaw_continues_it(
     counters: mmap.mmap, tmp_path: Path, kind: str, places: set[int], members: int
 ) -> None:
     process = started(kind, counters, tmp_path, places)
@@ -81,7 +81,7 @@ def test_all_of_it_stands_still_and_goes_on(
         end(process, frozen.pids)
 
 
-def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
+def test_freeze_during_a_fork_stops_the_new_child(
     counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fork that is under way as its process is stopped comes to its end first: the last look before may miss it."""
@@ -102,7 +102,7 @@ def test_who_was_being_started_as_the_family_was_looked_at_stands_still_too(
         end(process, frozen.pids)
 
 
-def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mmap, tmp_path: Path) -> None:
+def test_freeze_charges_a_family_the_search_and_a_single_process_not(counters: mmap.mmap, tmp_path: Path) -> None:
     # Asleep, as a runner that has said that it is done.
     alone = subprocess.Popen(["sleep", "1000"], preexec_fn=die_with_parent)
     while Path(f"/proc/{alone.pid}/stat").read_text().split()[1:3] != ["(sleep)", "S"]:
@@ -118,7 +118,7 @@ def test_who_has_started_others_is_charged_the_search_for_them(counters: mmap.mm
     assert frozen.since_ns == stamps.given[-1], "stamped after the search"
 
 
-def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
+def test_stayed_frozen_after_a_continue_is_false(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
@@ -130,7 +130,7 @@ def test_who_has_run_meanwhile_has_not_stayed(counters: mmap.mmap, tmp_path: Pat
         end(process, frozen.pids)
 
 
-def test_who_has_run_for_a_moment_has_not_stayed(counters: mmap.mmap, tmp_path: Path) -> None:
+def test_stayed_frozen_after_a_moment_of_running_is_false(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
@@ -149,7 +149,7 @@ def told(frozen: Frozen, ns: int, *, turns: int) -> Frozen:
     return dataclasses.replace(frozen, usage={**frozen.usage, thread: CpuUsage(ran.ns - ns, ran.switches - turns)})
 
 
-def test_what_is_told_late_of_who_has_just_stopped_is_no_running(counters: mmap.mmap, tmp_path: Path) -> None:
+def test_stayed_frozen_ignores_late_figures_of_the_kernel(counters: mmap.mmap, tmp_path: Path) -> None:
     process = started("alone", counters, tmp_path, {0})
     frozen = frozen_by(process.pid, WITHIN_S)
     try:
@@ -172,7 +172,7 @@ while True:
 """
 
 
-def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
+def test_freeze_during_a_system_call_charges_until_its_end(counters: mmap.mmap, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path / "shared")], preexec_fn=die_with_parent)
     moves(counters, {0})
     ran_before_ns, before = ran_ns(process_freezer.cpu_usage([process.pid])), time.perf_counter_ns()
@@ -183,7 +183,7 @@ def test_who_is_in_a_system_call_is_charged_until_its_end(counters: mmap.mmap, t
     assert frozen.since_ns - before > still_ran_ns / 2 or still_ran_ns < 5e6
 
 
-def test_who_ends_while_he_is_stopped_is_charged_all_of_it(
+def test_freeze_while_a_thread_ends_charges_the_whole_time(
     counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that had run for long and is gone must not be taken off what the others still ran."""
@@ -224,7 +224,7 @@ def bystander() -> Iterator[int]:
     process.wait()
 
 
-def test_who_has_the_number_of_a_child_that_is_gone_is_not_stopped(
+def test_freeze_does_not_stop_a_process_with_a_reused_pid(
     counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bystander: int
 ) -> None:
     process = started("family", counters, tmp_path, {0, 1, 2, 3})
@@ -243,7 +243,9 @@ def test_who_has_the_number_of_a_child_that_is_gone_is_not_stopped(
         end(process, frozen.pids - {bystander})
 
 
-def test_who_has_such_a_number_is_not_continued(counters: mmap.mmap, tmp_path: Path, bystander: int) -> None:
+def test_thaw_does_not_continue_a_process_with_a_reused_pid(
+    counters: mmap.mmap, tmp_path: Path, bystander: int
+) -> None:
     process = started("family", counters, tmp_path, {0, 1, 2, 3})
     frozen = frozen_by(process.pid, WITHIN_S)
     try:

@@ -28,7 +28,7 @@ def hub(redis: Redis) -> Iterator[JobNotifier]:
     hub.close()
 
 
-def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobNotifier, redis: Redis) -> None:
+def test_watch_wakes_all_waiters_of_the_changed_job(hub: JobNotifier, redis: Redis) -> None:
     records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with ThreadPoolExecutor(8) as pool, hub.watch("b") as other:
@@ -40,7 +40,7 @@ def test_a_move_wakes_everybody_who_waits_for_that_job(hub: JobNotifier, redis: 
         assert not other.is_set()
 
 
-def test_who_waits_for_the_end_is_not_woken_before(hub: JobNotifier, redis: Redis) -> None:
+def test_watch_for_the_end_ignores_other_changes(hub: JobNotifier, redis: Redis) -> None:
     records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with hub.watch("a") as change, hub.watch("a", end=True) as end:
@@ -55,7 +55,7 @@ def test_who_waits_for_the_end_is_not_woken_before(hub: JobNotifier, redis: Redi
     assert not hub.watched
 
 
-def test_a_change_between_look_and_wait_is_not_missed(hub: JobNotifier, redis: Redis) -> None:
+def test_watch_sees_a_change_before_the_wait(hub: JobNotifier, redis: Redis) -> None:
     records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     with hub.watch("a") as change:
@@ -63,13 +63,13 @@ def test_a_change_between_look_and_wait_is_not_missed(hub: JobNotifier, redis: R
         assert change.wait(LONG_S)
 
 
-def test_waiting_ends_with_its_time(hub: JobNotifier) -> None:
+def test_watch_without_a_change_ends_with_its_time(hub: JobNotifier) -> None:
     with hub.watch("nobody") as change:
         assert not change.wait(0.05)
     assert not hub.watched
 
 
-def test_places_are_bounded(hub: JobNotifier) -> None:
+def test_try_enter_beyond_the_capacity_is_refused(hub: JobNotifier) -> None:
     assert hub.try_enter()
     assert hub.try_enter()
     assert not hub.try_enter()
@@ -77,7 +77,7 @@ def test_places_are_bounded(hub: JobNotifier) -> None:
     assert hub.try_enter()
 
 
-def test_closing_wakes_who_waits(hub: JobNotifier) -> None:
+def test_close_wakes_waiters(hub: JobNotifier) -> None:
     with ThreadPoolExecutor(1) as pool:
         entered = Barrier(2)
         wait = pool.submit(woken, hub, "a", entered)
@@ -86,7 +86,7 @@ def test_closing_wakes_who_waits(hub: JobNotifier) -> None:
         assert wait.result()
 
 
-def test_a_stop_of_the_process_wakes_who_waits(hub: JobNotifier) -> None:
+def test_stopping_wakes_waiters(hub: JobNotifier) -> None:
     with ThreadPoolExecutor(2) as pool:
         entered = Barrier(3)
         waits = [pool.submit(woken, hub, job_id, entered) for job_id in ("a", "b")]
@@ -95,7 +95,7 @@ def test_a_stop_of_the_process_wakes_who_waits(hub: JobNotifier) -> None:
         assert all(wait.result() for wait in waits)
 
 
-def test_a_hub_outlives_its_redis(tmp_path: Path) -> None:
+def test_notifier_outlives_a_restart_of_redis(tmp_path: Path) -> None:
     port = free_port()
     server = start_redis(tmp_path, port)
     with Redis(port=port) as redis:

@@ -31,7 +31,7 @@ NO_PROCESS = BlockingIOError(11, "Resource temporarily unavailable")
 
 
 @pytest.mark.parametrize("error", [NO_PROCESS, RuntimeError("can't start new thread"), RedisConnectionError("gone")])
-def test_a_loop_outlives_whatever_its_turns_raise(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_periodic_thread_outlives_exceptions_of_its_turns(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     turns, missed, again = [], [], Event()
 
     def turn() -> None:
@@ -75,7 +75,7 @@ def test_a_worker_says_which_of_its_loops_fail(redis: Redis) -> None:
     ["no JSON", "[]", "3", "null", "{}", "[" * 100_000, '{"name": "old@here"}'],
     ids=["no JSON", "a list", "a number", "null", "empty", "deep", "of another version"],
 )
-def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Redis) -> None:
+def test_workers_skips_an_unreadable_heartbeat(note: str, redis: Redis) -> None:
     Heartbeat(redis, "good@here", CPU, 1, {}).beat()
     redis.sadd("workers", "old@here")
     redis.set("worker:old@here", note)
@@ -85,7 +85,7 @@ def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Red
     Reconciler(redis, records, ttl_s=60).run_once()
 
 
-def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
+def test_workers_skips_a_heartbeat_of_wrong_types(redis: Redis) -> None:
     Heartbeat(redis, "w", CPU, 1, {}).beat()
     said = json.loads(redis.get("worker:w") or b"")
     for field, value in {"seen_at": "now", "max_workers": None, "failing": "no", "gpu_available": 1}.items():
@@ -116,7 +116,7 @@ def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monke
     assert reasons[1] is not None and "could not be started" in reasons[1]
 
 
-def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_with_much_output_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "TIMEOUT_S", WAIT_S)
     much = "import sys; print('a warning ' * 100_000); print('the last word'); sys.exit(int(sys.argv[1]))"
     assert self_test.failure_of([sys.executable, "-c", much, "0"], Event()) is None
@@ -124,7 +124,7 @@ def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPat
     assert told is not None and told.endswith("the last word") and len(told) <= self_test.MAX_CHARS
 
 
-def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(redis: Redis) -> None:
+def test_job_notifier_outlives_a_message_that_is_no_text(redis: Redis) -> None:
     hub, others = JobNotifier(redis), listeners()
     try:
         with hub.watch("a") as change:

@@ -35,7 +35,7 @@ def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compi
     settings.cache_clear()
 
 
-def test_the_process_finds_the_project(
+def test_precompile_without_a_python_path_finds_the_project(
     compilers: Compilers, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     compilers.precompile()
@@ -53,7 +53,7 @@ def test_the_process_finds_the_project(
     assert "no headers are precompiled" not in caplog.text, "it has ended with 0"
 
 
-def test_a_failure_is_told_once(compilers: Compilers, caplog: pytest.LogCaptureFixture) -> None:
+def test_precompile_logs_a_failure_once(compilers: Compilers, caplog: pytest.LogCaptureFixture) -> None:
     compilers.precompile()
     (process,) = running("tasks.node.toolchain")
     process.kill()
