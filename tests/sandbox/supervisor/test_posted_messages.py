@@ -59,7 +59,7 @@ def test_a_runner_that_dies_over_a_posted_message_is_gone_at_the_next_answer(ses
 
 def test_a_posted_message_that_is_never_answered_ends_at_the_deadline(session):
     runner = loaded(session(), "def kernel_fn():\n    while True: pass")
-    runner.set_deadline(time.monotonic() + 1.0)
+    runner.deadline = time.monotonic() + 1.0
     runner.post(INSPECT)
     with pytest.raises(KernelFault) as caught:
         runner.receive(within=60.0)
