@@ -48,6 +48,8 @@ POST = b"POST /evaluate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 
 @pytest.fixture(scope="module")
 def server(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Redis.from_url(redis_url) as client:
+        client.flushall()  # Without the workers of earlier tests.
     with serving(redis_url, tmp_path_factory.mktemp("slow"), {}) as started:
         yield started
 
