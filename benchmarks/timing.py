@@ -157,7 +157,7 @@ def _repeated(reports: list[Report]) -> list[str]:
         str(len(reports)),
         f"{middle * 1e3:.3f}",
         *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
-        _within([timing.per_process_ms for timing in timings]),
+        spread_within_jobs([timing.per_process_ms for timing in timings]),
         f"{statistics.median(timing.relative_ci or 0.0 for timing in timings):.2%}",
         f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
     ]
@@ -208,7 +208,7 @@ def _compared(reports: list[Report]) -> list[str]:
         *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
         f"{statistics.median(speedup.ratio for speedup in speedups):.4f}",
         f"{statistics.stdev(speedup.ratio for speedup in speedups):.2%}",
-        _within([_ratios(report) for report in reports]),
+        spread_within_jobs([_ratios(report) for report in reports]),
         f"{statistics.median(spent):.2f}",
         f"{max(spent):.2f}",
         str(sum(seconds > LONG_S for seconds in spent)),
@@ -222,7 +222,7 @@ def _ratios(report: Report) -> list[float]:
     return [reference / candidate for reference, candidate in zip(reference_ms, candidate_ms, strict=True)]
 
 
-def _within(jobs: list[list[float]]) -> str:
+def spread_within_jobs(jobs: list[list[float]]) -> str:
     """The standard deviation between a job's processes, relative to their mean, over all jobs with several."""
     several = [each for each in jobs if len(each) > 1]
     if not several:

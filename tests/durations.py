@@ -9,9 +9,11 @@ _LONG = """
 api/auth/test_key_file api/http/test_json_body api/openapi/test_documentation api/test_batch api/test_fuzz
 api/test_other_sites api/test_refused api/test_server api/test_slow_clients backends/binary/test_cubin
 backends/extensions/test_compiler_driver backends/extensions/test_deferred_build
-backends/extensions/test_jit_build backends/test_code_listings benchmarks/test_jobs chaos/test_campaign
+backends/extensions/test_jit_build backends/test_code_listings benchmarks/test_extension_stream benchmarks/test_jobs
+chaos/test_campaign
 client/test_artifacts client/test_cli client/test_device_metrics client/test_documents client/test_events
-client/test_mcp client/test_retries client/test_rewards client/test_service client/test_suite_command
+client/test_mcp client/test_mcp_jobs client/test_original_payloads
+client/test_retries client/test_rewards client/test_service client/test_suite_command
 client/test_suites client/test_terminal docs/test_blocks docs/test_hashes docs/test_shell_blocks
 exploits/test_exploits frameworks/test_openenv frameworks/test_verifiers fuzz/test_campaign honest/test_honest
 mutants/test_mutants profiling/results/test_multi_process profiling/results/test_told_apart
@@ -28,7 +30,7 @@ tasks/runtime/test_memory_between_jobs tasks/timing/test_consistency_checks task
 validation/compare/test_comparison
 """
 LONG = tuple(f"tests/{name}.py" for name in _LONG.split())
-"""Files of tests that take 15 s or more together."""
+"""Files of tests that take 15 s or more together, or 8 s and more for a handful of tests."""
 
 KEPT = (
     "tests/api/test_server.py::test_submit_and_wait",

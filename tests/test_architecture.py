@@ -15,6 +15,7 @@ from backends.registry import BACKENDS, backend
 from domain.kernel import KernelType
 from domain.paths import ROOT
 from stack.example import KERNELS, every_example
+from tests.private_access import private_accesses
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MODULES = sorted(path.stem for path in ROOT.glob("*.py"))
@@ -24,6 +25,36 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_LINES = 500
 MAX_MODULES = 24
+
+SUBMISSIONS = ("tests/exploits/submissions/", "tests/honest/submissions/")
+"""Programs that are judged; reaching into private state is what some of them are for."""
+NOT_OURS = {
+    "_exit": "os._exit has no public name",
+    "_replace": "public in spite of its name: a method of every named tuple",
+    "_sleep": "torch.cuda._sleep is torch's only way to occupy a device for a number of cycles",
+}
+"""Private names of libraries that every test may use, and why."""
+ALLOWED = {
+    (
+        "tests/sandbox/protocol/test_call_layout.py",
+        "_base",
+    ): "torch tells a view from a tensor of its own in no other way",
+    ("tests/sandbox/runner/test_parameter_noise.py", "_no_grad_fill_"): "torch's; the patch of it has to be taken back",
+    ("tests/tasks/broker.py", "_pool"): "Celery keeps a closed pool, and has no public call that forgets it",
+    ("tests/tasks/broker.py", "_producer_pool"): "as above",
+    ("tests/validation/evidence/test_weak_reference.py", "_comparison"): "torch has no public table of its tolerances",
+}
+"""Private names of libraries that one file may use, and why. A private name of ours has no place here."""
+CEILINGS = {
+    "tests/profiling/": 19,
+    "tests/tasks/correctness/": 18,
+    "tests/tasks/diagnostics/": 12,
+    "tests/tasks/evaluation/": 5,
+    "tests/tasks/runtime/": 19,
+    "tests/tasks/timing/": 53,
+}
+"""How many private accesses are left in a folder; lower the number with each that goes, and drop a folder at zero."""
+
 VAGUE = re.compile(r"tmp_.*|.*_(old|new|backup|refactored)|utils?|helpers?|common|misc")
 
 
@@ -59,6 +90,52 @@ def test_a_folder_has_few_modules(folder: Path) -> None:
 def test_a_name_says_what_is_inside(path: Path) -> None:
     vague = [part for part in path.relative_to(ROOT).with_suffix("").parts if VAGUE.fullmatch(part)]
     assert not vague
+
+
+def accesses(path: Path) -> list[str]:
+    """What the file may not use, as `file:line name`."""
+    found = private_accesses(path.read_text(encoding="utf-8"))
+    file = relative(path)
+    return [
+        f"{file}:{one.line} {one.name}" for one in found if one.name not in NOT_OURS and (file, one.name) not in ALLOWED
+    ]
+
+
+@pytest.mark.parametrize(("file", "name"), ALLOWED)
+def test_an_allowed_private_access_is_made(file: str, name: str) -> None:
+    assert name in {one.name for one in private_accesses((ROOT / file).read_text(encoding="utf-8"))}, "drop its line"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in TESTS if not relative(path).startswith((*SUBMISSIONS, *CEILINGS))], ids=relative
+)
+def test_a_test_file_accesses_no_private_state(path: Path) -> None:
+    assert accesses(path) == [], "observe public behaviour, or give the product the smallest seam that does"
+
+
+@pytest.mark.parametrize("folder", CEILINGS)
+def test_a_folder_accesses_no_more_private_state_than_before(folder: str) -> None:
+    found = [one for path in TESTS if relative(path).startswith(folder) for one in accesses(path)]
+    assert len(found) <= CEILINGS[folder], "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("pool._waiting", ["_waiting"]),
+        ("self.pool._waiting = 1", ["_waiting"]),
+        ("from a import _b, c", ["_b"]),
+        ("monkeypatch.setattr(a, '_b', 1)", ["_b"]),
+        ("monkeypatch.setattr('a._b', 1)", ["_b"]),
+        ("getattr(a, '_b')", ["_b"]),
+        ("A.__new__(A)", ["__new__"]),
+        ("a = SimpleNamespace(b=1)", ["SimpleNamespace"]),
+        ("a = types.SimpleNamespace(b=1)", ["SimpleNamespace"]),
+        ("self._b; cls._b; super()._b; a.__name__; _b; setattr(a, 'b', 1)", []),
+    ],
+)
+def test_private_accesses_finds_each_form(source: str, names: list[str]) -> None:
+    assert [one.name for one in private_accesses(source)] == names
 
 
 @pytest.mark.parametrize("path", CLIENT, ids=relative)

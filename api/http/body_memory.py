@@ -15,6 +15,11 @@ _reserved = RawArray("q", PROCESS_SLOTS)
 """Bytes reserved by each process; shared, because it is allocated before the processes fork."""
 
 
+def reserved_bytes() -> int:
+    """Bytes that the bodies of all processes take now."""
+    return sum(_reserved)
+
+
 class NoRoom(Exception):
     """Too many bytes of large bodies are being processed."""
 
@@ -36,7 +41,7 @@ class BodyMemory:
         with self._lock:
             _reserved[self._slot] += size
             # Two simultaneous processes may both be refused, which is safe because both clients retry.
-            if sum(_reserved) > BODY_MEMORY:
+            if reserved_bytes() > BODY_MEMORY:
                 _reserved[self._slot] -= size
                 return False
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +11,12 @@ from pathlib import Path
 @cache
 def include_folders() -> tuple[Path, ...]:
     """The folders of one complete set of headers if there is one, else all that exist, and the folder of CCCL."""
-    toolkits = [root for root in _toolkits() if (root / "cuda_fp16.h").is_file()]
+    return choose_folders(toolkit_folders())
+
+
+def choose_folders(candidates: Iterable[Path]) -> tuple[Path, ...]:
+    """Those folders among the candidates that `include_folders` returns; the first complete set counts."""
+    toolkits = [root for root in candidates if (root / "cuda_fp16.h").is_file()]
     complete = [root for root in toolkits if (root / "crt" / "mma.h").is_file()]
     # The runtime's wheel lacks the folder `crt`; Triton's copy of the headers has it.
     chosen = complete[:1] or [*toolkits, *_triton()]
@@ -19,8 +24,8 @@ def include_folders() -> tuple[Path, ...]:
     return (*chosen, *cccl[:1])
 
 
-def _toolkits() -> Iterator[Path]:
-    """The wheels' headers come first, because they match the version of the loaded NVRTC."""
+def toolkit_folders() -> Iterator[Path]:
+    """Where a toolkit's headers may lie; the wheels' first, because they match the version of the loaded NVRTC."""
     spec = importlib.util.find_spec("nvidia")
     for location in (spec.submodule_search_locations or []) if spec else []:
         yield from sorted(Path(location).glob("cu[0-9]*/include"), reverse=True)

@@ -85,7 +85,7 @@ def _lean(
     if tool == "nvcc":
         methods = minimal_tensor.methods(named_in(source, _folders(arguments), Path(config["torch_include"])))
         (named / minimal_tensor.METHODS).write_text(methods, encoding="utf-8")
-        return LEAN, _compiled(*_with_passes([config[tool], *folders, *arguments], target))
+        return LEAN, _compiled(*compile_in_steps([config[tool], *folders, *arguments], target))
     precompiled = toolchain / "pch" / variant(arguments)
     ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
     forced = [f"-D{HOST}", _PCH_WARNING, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
@@ -100,7 +100,7 @@ def _compiled(status: int, text: str) -> str:
     return text
 
 
-def _with_passes(command: list[str], target: Path) -> tuple[int, str]:
+def compile_in_steps(command: list[str], target: Path) -> tuple[int, str]:
     """Compiles device and host code in parallel where possible, and stores the PTX beside the object."""
     folder = Path(tempfile.mkdtemp(prefix="nvcc-"))
     try:

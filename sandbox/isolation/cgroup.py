@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sandbox.isolation import oom_kills
@@ -24,7 +24,8 @@ SPARE_MEMORY = 2 << 30
 """Bytes above the launcher's own limit, for shared memory and for the kernel's page cache."""
 
 _PERIOD_US = 100_000
-_GONE_S = 1.0
+GONE_S = 1.0
+"""Maximum time that `Cgroup.close` waits for zombies, in s."""
 
 
 class Cgroup:
@@ -61,7 +62,7 @@ class Cgroup:
 
     def close(self) -> None:
         """Removes the group once its processes are gone, zombies included."""
-        until = time.monotonic() + _GONE_S
+        until = time.monotonic() + GONE_S
         while time.monotonic() < until:
             try:
                 return self._path.rmdir()
@@ -90,16 +91,19 @@ class Cgroups:
         return Cgroup(self._base / f"{PREFIX}{os.getpid()}-{name}", memory_limit)
 
 
-def available() -> Cgroups | None:
-    """Where this worker may create groups; None if it may not. Also removes the groups of dead workers."""
-    for base in _candidates():
+def available(candidates: Iterable[Path] | None = None) -> Cgroups | None:
+    """Where this worker may create groups; None if it may not. Also removes the groups of dead workers.
+
+    The first suitable folder of `candidates` counts; by default its own group and the one above are tried.
+    """
+    for base in _own_groups() if candidates is None else candidates:
         if _usable(base):
             _sweep(base)
             return Cgroups(base)
     return None
 
 
-def _candidates() -> Iterator[Path]:
+def _own_groups() -> Iterator[Path]:
     """The group of this process, and the one above it."""
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
         mount_lines = [line.split() for line in mounts if " - cgroup2 " in line]

@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -112,16 +112,18 @@ def exiting(pid: int) -> bool:
     return True
 
 
-def kill_user(user: int) -> None:
+def kill_user(user: int, kill_all_as: Callable[[int], None] | None = None) -> None:
     """Kills every process of that user at once, from a helper process that becomes that user. Needs root.
 
     Killing one by one would miss processes that start new ones all the time. They may stop the helper once it has
     become their user: the caller then kills it and starts another. Raises InfrastructureFault if no helper succeeds.
+
+    `kill_all_as` is what a helper does instead, with the user as argument; it does not return.
     """
     for _ in range(HELPERS):
         helper = os.fork()
         if not helper:
-            _kill_all_as(user)
+            (kill_all_as or _kill_all_as)(user)
         if _exits_in_time(helper):
             return
         os.kill(helper, signal.SIGKILL)

@@ -48,7 +48,7 @@ def trace_launches(call: Callable[[], object], target: Target) -> Message:
             _spin(1)
             torch.cuda.synchronize()
     events = list(profiler.events())
-    return _on_device(events) if target.is_cuda else _on_host(events)
+    return device_trace(events) if target.is_cuda else _on_host(events)
 
 
 def _spin(cycles: int) -> None:
@@ -59,7 +59,8 @@ def _on_host(events: list[Any]) -> Message:
     return _trace_message(CPU_OPERATORS, [(event.name, float(event.self_cpu_time_total)) for event in events])
 
 
-def _on_device(events: list[Any]) -> Message:
+def device_trace(events: list[Any]) -> Message:
+    """The trace of the work on the GPU but for the two markers, from torch's events. Raises NoTrace without markers."""
     device_events = [event for event in events if event.device_type == DeviceType.CUDA and _is_work(event)]
     spins = sorted((event for event in device_events if SPIN in event.name), key=lambda event: event.time_range.start)
     spins = [event for event in spins if event.device_resource_id == spins[0].device_resource_id]

@@ -107,7 +107,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithRe
     for pid in pids:
         try:
             total += _sum(f"{_place(pid)}/smaps_rollup", _SHARES)
-            for (device, number), share in _mapped(pid):
+            for (device, number), share in mapped_files(pid):
                 mapped[device, number] += share
                 mapped[device, 0] += share
         except OSError:
@@ -119,7 +119,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithRe
     return max(0, total - unseen)
 
 
-def _mapped(pid: int) -> Iterator[tuple[Inode, int]]:
+def mapped_files(pid: int) -> Iterator[tuple[Inode, int]]:
     """The process's share of each file that it maps, without its private copies of pages."""
     inode, share = (0, 0), 0
     with open(f"{_place(pid)}/smaps", encoding="utf-8", errors="replace") as mappings:

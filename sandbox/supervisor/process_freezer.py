@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +55,7 @@ class Frozen:
 
         Nothing ends a stopped thread. A thread that is gone must have run, for an unknown time.
         """
-        now = _cpu_usage(self.pids)
+        now = cpu_usage(self.pids)
         # CPU time alone is no evidence: the kernel updates it late for a thread that has just stopped. A thread that
         # runs again was scheduled again. Compare by thread: in a sum, the missing time of a dead thread would hide that
         # of another.
@@ -63,7 +63,7 @@ class Frozen:
         return self.usage.keys() <= now.keys() and again_ns <= SLACK_NS and all(map(_all_stopped, self.pids))
 
 
-def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
+def freeze(pid: int, within_s: float, descriptor: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Frozen:
     """Stops a process and its descendants, and returns when all are stopped. Raises NotFrozen.
 
     `descriptor` is the process's pidfd: another process may have its pid by now.
@@ -82,14 +82,14 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
     took.
     """
     _signal(descriptor, signal.SIGSTOP)
-    since_ns, before = time.perf_counter_ns(), _cpu_usage([pid])
+    since_ns, before = clock_ns(), cpu_usage([pid])
     until = time.monotonic() + within_s
     stopped, first_round = {pid}, True
     settled: dict[int, CpuUsage] = {}
     while True:
         members = with_descendants(pid)
         new = members - stopped
-        threads = {one: _living(one) for one in members}
+        threads = {one: living_threads(one) for one in members}
         running = new | {one for one in members if not all(threads[one].values())}
         for one in running:
             # Sent again in every round: another process that may signal it might undo it.
@@ -101,11 +101,11 @@ def freeze(pid: int, within_s: float, descriptor: int) -> Frozen:
         if not running:
             living = {thread for each in threads.values() for thread in each}
             if len(stopped) == 1 and with_descendants(pid) == stopped:
-                took_ns, usage = time.perf_counter_ns() - since_ns, _of(living, stopped)
+                took_ns, usage = clock_ns() - since_ns, _of(living, stopped)
                 charged_ns = 0 if first_round else _charged_ns(took_ns, before, usage)
                 return Frozen(frozenset(stopped), since_ns + charged_ns, usage)
             if settled.keys() == living and len(stopped) > 1:
-                return Frozen(frozenset(stopped), time.perf_counter_ns(), settled)
+                return Frozen(frozenset(stopped), clock_ns(), settled)
             # Read before the round that confirms it: a thread that was woken meanwhile runs then, or is scheduled
             # later.
             settled = _of(living, stopped)
@@ -132,7 +132,7 @@ def _signal(descriptor: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(descriptor, number)
 
 
-def _cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
+def cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
     """CPU usage of every thread, from schedstat: ns on a processor, ns waiting for one, times scheduled."""
     usage_by_thread = {}
     for pid in pids:
@@ -145,7 +145,7 @@ def _cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
 
 def _of(living: set[int], pids: Iterable[int]) -> dict[int, CpuUsage]:
     """CPU usage of the living threads; dead ones may disappear at any time."""
-    return {thread: usage for thread, usage in _cpu_usage(pids).items() if thread in living}
+    return {thread: usage for thread, usage in cpu_usage(pids).items() if thread in living}
 
 
 def _pairs(before: Mapping[int, CpuUsage], now: Mapping[int, CpuUsage]) -> list[tuple[CpuUsage, CpuUsage]]:
@@ -164,10 +164,10 @@ def _charged_ns(most: int, before: Mapping[int, CpuUsage], now: Mapping[int, Cpu
 
 
 def _all_stopped(pid: int) -> bool:
-    return all(_living(pid).values())
+    return all(living_threads(pid).values())
 
 
-def _living(pid: int) -> dict[int, bool]:
+def living_threads(pid: int) -> dict[int, bool]:
     """The threads that are not dead, and whether each is stopped."""
     stopped_by_thread = {}
     for thread in _threads(pid):

@@ -60,7 +60,8 @@ class Zygote:
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
         self._register = register
-        self._groups = cgroup.available()
+        self.groups = cgroup.available()
+        """Where its runners get their control groups; None where the worker may not create any."""
         ready = self._expect(READY)
         self.missing: dict[str, str] = ready["missing"]
         """Libraries that could not be imported, and why."""
@@ -68,6 +69,10 @@ class Zygote:
         self.children_use_gpu: bool = bool(ready["children_use_gpu"])
         """Whether programs that a runner starts can use the GPU, as a tool above a runner must."""
         self.uses_seccomp = bool(ready["uses_seccomp"])
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -113,10 +118,10 @@ class Zygote:
 
     def _grouped(self, pid: int) -> Cgroup | None:
         """The runner's own cgroup, joined before its first message; None where there are no cgroups."""
-        if self._groups is None:
+        if self.groups is None:
             return None
         try:
-            group = self._groups.group(str(pid), self._memory_limit)
+            group = self.groups.group(str(pid), self._memory_limit)
             with contextlib.suppress(ProcessLookupError):  # The runner has died; the launcher finds out next.
                 group.add(pid)
         except OSError as error:

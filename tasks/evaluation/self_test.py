@@ -37,10 +37,11 @@ def failure(stopping: Event) -> str | None:
 
     Raises OSError if its process could not start.
     """
-    return _failure_of([sys.executable, "-m", "tasks.evaluation.self_test", str(os.getpid())], stopping)
+    return failure_of([sys.executable, "-m", "tasks.evaluation.self_test", str(os.getpid())], stopping)
 
 
-def _failure_of(command: Sequence[str], stopping: Event) -> str | None:
+def failure_of(command: Sequence[str], stopping: Event) -> str | None:
+    """Run that command as the self-test; the end of its output is the reason of its failure."""
     # Output goes to a file: a pipe that nobody reads would block a process that prints more than 64 KiB.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

@@ -37,14 +37,20 @@ class Quarantine:
     """
 
     def __init__(
-        self, redis: Redis, name: str, take: Callable[[bool], None], test: Callable[[Event], str | None]
+        self,
+        redis: Redis,
+        name: str,
+        take: Callable[[bool], None],
+        test: Callable[[Event], str | None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._redis = redis
         self._name = name
         self._take = take
         self._test = test
+        self._clock = clock
         self._stopping = Event()
-        self._test_at = 0.0
+        self._test_at = 0.0  # By the clock.
         self.reason: str | None = None
         """Why the worker takes no jobs now; None if it does."""
         self._loop = PeriodicThread("quarantine", self.run_once, EVERY_S)
@@ -72,14 +78,14 @@ class Quarantine:
                 return
             self._record(f"{faults} consecutive jobs failed here by no fault of theirs; the device is being tested")
             self._take(False)
-        elif time.monotonic() < self._test_at:
+        elif self._clock() < self._test_at:
             return
         try:
             failed = self._test(self._stopping)
         except Exception as error:  # A lack of processes or memory, for example, proves nothing about the device.
             log.exception("the self-test could not be started")
             again_s = min(START_AGAIN_S, TEST_AGAIN_S)
-            self._test_at = time.monotonic() + again_s
+            self._test_at = self._clock() + again_s
             reason = f"the self-test could not be started; it is tried every {again_s:.0f} s"
             self._record(f"{reason}: {type(error).__name__}: {error}")
             return
@@ -91,7 +97,7 @@ class Quarantine:
             self.reason = None
             log.warning("the self-test passed: taking jobs again")
             return
-        self._test_at = time.monotonic() + TEST_AGAIN_S
+        self._test_at = self._clock() + TEST_AGAIN_S
         self._record(f"the self-test failed; it is repeated every {TEST_AGAIN_S:.0f} s: {failed}")
 
     def _record(self, reason: str) -> None:

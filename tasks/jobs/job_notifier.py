@@ -21,6 +21,8 @@ POLL_S = 1.0
 """Maximum time of one read of the listener, in s; then it checks whether it or the process should stop."""
 
 UNLIMITED = 1 << 20
+LISTENER = "job-hub"
+"""Name of the listener's thread."""
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,12 @@ class JobNotifier:
                 if not waiting[job_id]:
                     del waiting[job_id]
 
+    @property
+    def watched(self) -> frozenset[str]:
+        """The jobs that are waited for now."""
+        with self._lock:
+            return frozenset(self._waiting) | frozenset(self._awaiting_end)
+
     def close(self) -> None:
         """Stop the listener and wake all waiters."""
         self._closing.set()
@@ -82,7 +90,7 @@ class JobNotifier:
             # A thread does not survive a fork: in the child the object exists, but the thread is not alive.
             if self._listener is None or not self._listener.is_alive():
                 self._listening.clear()
-                self._listener = Thread(target=self._listen, name="job-hub", daemon=True)
+                self._listener = Thread(target=self._listen, name=LISTENER, daemon=True)
                 self._listener.start()
         self._listening.wait(POLL_S)
 

@@ -67,7 +67,7 @@ class BrokerCheck:
 
 def _password_warnings(redis: Redis) -> list[BrokerWarning]:
     settings = redis.connection_pool.connection_kwargs
-    if _is_local(settings):
+    if is_local(settings):
         return []
     without = {**settings, "username": None, "password": None, "credential_provider": None}
     pool = ConnectionPool(connection_class=redis.connection_pool.connection_class, max_connections=1, **without)
@@ -81,7 +81,7 @@ def _password_warnings(redis: Redis) -> list[BrokerWarning]:
     return [BrokerWarning(NO_PASSWORD, f"{problem}, and the password in CELERY_BROKER_URL")]
 
 
-def _is_local(connection: dict[str, Any]) -> bool:
+def is_local(connection: dict[str, Any]) -> bool:
     """Whether the client connects through a socket file or a loopback address."""
     host = str(connection.get("host", ""))
     if "path" in connection or host == "localhost":

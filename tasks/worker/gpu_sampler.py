@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from threading import Thread
 from typing import Any
 
@@ -30,10 +31,13 @@ log = logging.getLogger(__name__)
 
 
 class CardSampler:
-    """The newest reading of a card, for the worker's main process; restarts the sampler process if it ended."""
+    """The newest reading of a card, for the worker's main process; restarts the sampler process if it ended.
 
-    def __init__(self, card: str) -> None:
-        self._card = card
+    `command` starts that process; by default this module's program.
+    """
+
+    def __init__(self, card: str, command: Sequence[str] | None = None) -> None:
+        self._command = command or [sys.executable, "-m", "tasks.worker.gpu_sampler", card, str(os.getpid())]
         self._process: subprocess.Popen[str] | None = None
         self._reading: dict[str, Any] | None = None
         self._read_at = 0.0
@@ -51,7 +55,7 @@ class CardSampler:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.worker.gpu_sampler", self._card, str(os.getpid())],
+            self._command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

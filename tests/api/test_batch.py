@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Timer
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from domain.flags import Flag, FlagCode
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel
+from tests.tasks.example_jobs import acting_once
 
 GOOD = kernel(RELU, "torch")
 ONE, TWO = {"kernel": GOOD}, {"ref_kernel": GOOD, "custom_kernel": GOOD}
@@ -135,10 +135,15 @@ def test_waiting_for_all_of_it(client: FlaskClient, records: JobStore) -> None:
     assert (body.status_code, body.get_json()["done"], body.get_json()["states"]) == (202, False, {"queued": 2})
     at = body.headers["Location"]
     assert client.get(f"{at}?wait=0.05").get_json()["done"] is False
-    Timer(0.1, lambda: [judge(records, results.evaluated()) for _ in range(2)]).start()
-    assert client.get(f"{at}?wait=20").get_json()["verdicts"] == {"passed": 2}
-    Timer(0.1, lambda: [judge(records, results.evaluated()) for _ in range(2)]).start()
-    answer = client.post("/batch", json={"jobs": [ONE, None, ONE]}, headers={"Prefer": "wait=20"})
+
+    def judge_both() -> None:
+        for _ in range(2):
+            judge(records, results.evaluated())
+
+    with acting_once(lambda: records.queue_length() == 2, judge_both):
+        assert client.get(f"{at}?wait=20").get_json()["verdicts"] == {"passed": 2}
+    with acting_once(lambda: records.queue_length() == 2, judge_both):
+        answer = client.post("/batch", json={"jobs": [ONE, None, ONE]}, headers={"Prefer": "wait=20"})
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=20")
     assert [entry.get("verdict") for entry in answer.get_json()["jobs"]] == ["passed", None, "passed"]
     assert answer.get_json()["jobs"][1]["problem"]["status"] == 400

@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx
 import psutil
 import pytest
+from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 from redis import Redis
 
@@ -28,6 +28,7 @@ from api import create_app
 from api.auth.key_file import KeyFile
 from api.http.accept_balancer import STEP_S, ServerProcess
 from api.http.limits import PROCESSES, WAITERS
+from api.http.long_poll import MAX_WAIT_S
 from api.webhook_dispatcher import Dispatcher
 from domain.access import Scope
 from tasks.jobs.job_notifier import CHANNEL
@@ -38,7 +39,7 @@ from tests.conftest import die_with_parent, free_port
 
 START_S = 30.0
 WAIT_S = 120
-"""What a client waits for at most, in s: far longer than a busy host takes to answer."""
+"""How long a client waits for an answer, in s: far longer than a busy host takes, far shorter than MAX_WAIT_S."""
 JSON = {"Content-Type": "application/json"}
 BODY = {"kernel": kernel(RELU, "torch")}
 
@@ -93,18 +94,17 @@ def serving(redis_url: str, folder: Path, further: dict[str, str], under: Sequen
 
 def test_submit_and_wait(server: Server, redis: Redis) -> None:
     records = JobStore(redis, 60)
-    with httpx.Client(base_url=server.url, timeout=2 * WAIT_S) as client, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.post, f"/evaluate?wait={WAIT_S}", json=BODY)
+    # Woken by the end and not by its own time: the client gives up long before that.
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, f"/evaluate?wait={MAX_WAIT_S}", json=BODY)
         while not records.queue_length():
             time.sleep(0.005)
         (job,) = records.list()
         claim = records.claim("gpu0@node")
         assert claim is not None
-        done_at = time.monotonic()
         records.complete(job.job_id, claim.attempt, RESULT)
         answer = waiting.result()
         assert answer.status_code == 200 and answer.json().items() >= RESULT.items()
-        assert time.monotonic() - done_at < WAIT_S / 2, "the waiter is woken by the end, not by its own time"
         assert client.get(answer.headers["Location"]).json()["result"] == answer.json()
 
 
@@ -171,8 +171,8 @@ def test_waiters_beyond_the_places_are_answered_at_once(server: Server) -> None:
         while (crowded := sum(answer.done() for answer in held)) < 40 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert crowded >= 40
-        assert httpx.get(f"{server.url}/health", timeout=5).status_code == 503
-        httpx.delete(f"{server.url}/job/{job_id}", timeout=5)
+        assert httpx.get(f"{server.url}/health", timeout=START_S).status_code == 503
+        httpx.delete(f"{server.url}/job/{job_id}", timeout=START_S)
         answers = [answer.result() for answer in held]
     assert {answer.status_code for answer in answers} == {200}, server.log.read_text()
     assert sum(answer.headers.get("Retry-After") == "5" for answer in answers) >= 40
@@ -228,15 +228,13 @@ def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
     with ThreadPoolExecutor(1) as pool:
         job_id = httpx.post(f"{server.url}/evaluate", json=BODY).json()["job_id"]
         before = listeners()
-        held = pool.submit(httpx.get, f"{server.url}/job/{job_id}?wait={WAIT_S}", timeout=2 * WAIT_S)
+        held = pool.submit(httpx.get, f"{server.url}/job/{job_id}?wait={MAX_WAIT_S}", timeout=WAIT_S)
         while listeners() == before:
             time.sleep(0.01)
-        began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         answer = held.result()
         assert (answer.status_code, answer.json()["state"]) == (200, "queued")
         assert server.process.wait(timeout=START_S) == 0
-        assert time.monotonic() - began < WAIT_S / 2, "the stop ends the wait"
 
 
 @pytest.mark.parametrize("server", [{"REQUIRE_API_KEYS": "on"}], indirect=True)
@@ -284,8 +282,12 @@ def test_what_is_loaded_is_never_looked_through_for_garbage(monkeypatch: pytest.
 
     monkeypatch.setattr(Dispatcher, "start", lambda self: None)
     before = gc.get_freeze_count()
+    process = ServerProcess(0, os.getpid(), [], None, 60, Config(), None)
+    process.wsgi = create_app()
     try:
-        post_worker_init(SimpleNamespace(wsgi=create_app(), alive=True))
+        post_worker_init(process)
         assert gc.get_freeze_count() > before + 10_000
     finally:
         gc.unfreeze()
+        process.on_exit()
+        process.tmp.close()

@@ -14,7 +14,7 @@ import pytest
 from backends import code_listings
 from backends.binary import disassembler
 from backends.code_listings import CodeText, MissingText
-from backends.extensions.compiler_driver import _with_passes
+from backends.extensions.compiler_driver import compile_in_steps
 from backends.triton import cache
 from domain.listing import Form
 from tests.backends.contracts import contract
@@ -95,7 +95,7 @@ def extension_in(folder: Path) -> Path:
     (place / "twice.cu").write_text(EXTENSION)
     target = place / "twice.cuda.o"
     flags = ["-gencode=arch=compute_90,code=sm_90", "-Xcompiler", "-fPIC"]
-    status, text = _with_passes(["nvcc", *flags, "-c", str(place / "twice.cu"), "-o", str(target)], target)
+    status, text = compile_in_steps(["nvcc", *flags, "-c", str(place / "twice.cu"), "-o", str(target)], target)
     assert (status, text) == (0, "")
     subprocess.run(["nvcc", "-shared", *flags, "-o", str(place / "twice.so"), str(target)], check=True)
     return place
@@ -116,9 +116,9 @@ def test_an_extensions_library(tmp_path: Path) -> None:
 
 def test_without_the_tools_the_reason_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built_cuda(SCALE, tmp_path)
-    monkeypatch.setattr(disassembler, "_tools", lambda name: iter(()))
+    monkeypatch.setattr(disassembler, "DISASSEMBLER", "nvdisasm-of-no-toolkit")
     (reason,) = lacking(tmp_path, Form.SASS)
-    assert "no nvdisasm" in reason.reason and "CUDA toolkit" in reason.reason
+    assert "no nvdisasm-of-no-toolkit" in reason.reason and "CUDA toolkit" in reason.reason
     assert [one.form for one in found(tmp_path, Form.PTX)] == [Form.PTX]
 
 

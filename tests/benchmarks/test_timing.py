@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.timing import _within
+from benchmarks.timing import spread_within_jobs
 
 
 @pytest.mark.parametrize(
@@ -16,5 +16,5 @@ from benchmarks.timing import _within
         ([[1.0], []], ""),
     ],
 )
-def test_what_processes_of_a_job_differ_by_is_free_of_what_jobs_do(jobs: list[list[float]], said: str) -> None:
-    assert _within(jobs) == said
+def test_spread_within_jobs_ignores_differences_between_jobs(jobs: list[list[float]], said: str) -> None:
+    assert spread_within_jobs(jobs) == said

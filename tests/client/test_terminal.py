@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -207,12 +208,11 @@ def test_a_hostile_result_has_everything_that_is_shown() -> None:
 
 def test_nothing_hostile_is_in_the_texts_for_agents() -> None:
     pytest.importorskip("mcp", reason="an extra of the client that an offline GPU box lacks")
-    from kernel_eval_client.agents import mcp_server, parts
+    from kernel_eval_client.agents import arguments, mcp_server
     from tests.client.test_mcp import call
 
-    asked = [
-        ("result", {"job_id": "j1", "part": part}) for part in (*parts._KERNEL_PARTS, *parts._EMPTY, "nosuch" + HOSTILE)
-    ]
+    known, _ = get_args(get_args(arguments.Part)[0])  # A literal, or None.
+    asked = [("result", {"job_id": "j1", "part": part}) for part in (*get_args(known), "nosuch" + HOSTILE)]
     asked += [("evaluate", {"source_code": SOURCE}), ("compare", {"reference_code": SOURCE, "candidate_code": SOURCE})]
     asked += [("result", {"job_id": "j1"}), ("status", {"job_id": "j1"}), ("cancel", {"job_id": "j1"}), ("jobs", {})]
     asked += [("artifact", {"job_id": "j1"}), ("artifact", {"job_id": "j1", "name": HOSTILE}), ("service", {})]

@@ -78,7 +78,7 @@ class Engine:
             self.docker("run", "--rm", "--init", "--network", "try", "--publish", "127.0.0.1::80", image, "true")
             self.docker("network", "rm", "try")
         except subprocess.CalledProcessError as error:
-            raise EngineError(f"the engine runs no container here: {_one_line(error.stderr)}") from error
+            raise EngineError(f"the engine runs no container here: {failure_reason(error.stderr)}") from error
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def engine(folder: Path, runtime: Path) -> Iterator[Engine]:
         deadline = time.monotonic() + START_S
         while not made.answers():
             if server.poll() is not None or time.monotonic() > deadline:
-                raise EngineError(f"dockerd does not start: {_one_line(log.read_text(errors='replace'))}")
+                raise EngineError(f"dockerd does not start: {failure_reason(log.read_text(errors='replace'))}")
             time.sleep(POLL_S)
         driver = made.docker("info", "--format", "{{.Driver}}")
         if driver not in DRIVERS:
@@ -120,7 +120,7 @@ def engine(folder: Path, runtime: Path) -> Iterator[Engine]:
             server.wait()
 
 
-def _one_line(text: str) -> str:
+def failure_reason(text: str) -> str:
     """Why an engine or a container failed, out of a log or a message: its own words, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.startswith(("failed to start", "docker: Error"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compose.engine import _one_line
+from tests.compose.engine import failure_reason
 
 DOCKERD = """time="2026-11-27T13:18:44Z" level=info msg="stopping"
 failed to start daemon: Error initializing network controller: iptables failed: Permission denied
@@ -24,10 +24,10 @@ time="2026-11-27T13:18:44Z" level=error msg="error waiting for container: contex
         ("", "no message", "no message"),
     ],
 )  # fmt: skip
-def test_a_reason_is_one_line(text: str, beginning: str, end: str) -> None:
-    line = _one_line(text)
+def test_a_reason_isfailure_reason(text: str, beginning: str, end: str) -> None:
+    line = failure_reason(text)
     assert line.startswith(beginning) and line.endswith(end) and "\n" not in line
 
 
 def test_a_reason_is_cut() -> None:
-    assert len(_one_line("failed to start daemon: " + "x" * 5000)) == 400
+    assert len(failure_reason("failed to start daemon: " + "x" * 5000)) == 400

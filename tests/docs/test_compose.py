@@ -24,7 +24,7 @@ SETTINGS = set(re.findall(r'env\.\w+\("(\w+)"', (ROOT / "domain" / "settings.py"
 NOT_OURS = {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH", *(name for name in SERVICES["grafana"]["environment"])}
 """Variables in a container that another program reads."""
 
-_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::?[-?]([^}]*))?\}")
+VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::?[-?]([^}]*))?\}")
 
 
 def text_of(dockerfile: str) -> str:
@@ -98,7 +98,7 @@ def test_the_published_ports_are_those_that_are_listened_on() -> None:
 
 
 def test_no_secret_has_a_value_here() -> None:
-    defaults = dict(_VARIABLE.findall(TEXT))
+    defaults = dict(VARIABLE.findall(TEXT))
     secret = {name for name in defaults if re.search(r"PASSWORD|AUTH|BROKER_URL", name)}
     assert secret == {"REDIS_PASSWORD", "FLOWER_BASIC_AUTH", "GRAFANA_PASSWORD", "CELERY_BROKER_URL"}
     assert defaults["REDIS_PASSWORD"] == defaults["FLOWER_BASIC_AUTH"] == defaults["GRAFANA_PASSWORD"] == ""
@@ -108,7 +108,7 @@ def test_no_secret_has_a_value_here() -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    assert {name for name, _ in _VARIABLE.findall(TEXT) if f"`{name}`" not in DEPLOYMENT} == set()
+    assert {name for name, _ in VARIABLE.findall(TEXT) if f"`{name}`" not in DEPLOYMENT} == set()
 
 
 @pytest.mark.parametrize("name", BUILT)
@@ -153,7 +153,7 @@ def test_the_images_are_pinned() -> None:
 def test_the_guide_finds_each_image_without_a_digest() -> None:
     (command,) = re.findall(r"`docker compose config \| (grep .+?)` prints", DEPLOYMENT)
     # As `docker compose config` has it: every variable with its value.
-    given = _VARIABLE.sub(lambda found: found[2] or "", TEXT)
+    given = VARIABLE.sub(lambda found: found[2] or "", TEXT)
     tagged = re.compile(r"(?<=BASE: )\S+|(?<=image: )(?!kernel-eval-)\S+")
     pinned = tagged.sub(lambda found: f"{found[0]}@sha256:{'0' * 64}", given)
 
@@ -165,7 +165,7 @@ def test_the_guide_finds_each_image_without_a_digest() -> None:
 
 
 def test_a_worker_has_time_to_drain_in_compose_as_by_itself() -> None:
-    defaults = dict(_VARIABLE.findall(TEXT))
+    defaults = dict(VARIABLE.findall(TEXT))
     drain = float(defaults["DRAIN_SECONDS"])
     assert float(defaults["STOP_GRACE_PERIOD"].removesuffix("s")) > drain
     assert drain == settings().drain_seconds

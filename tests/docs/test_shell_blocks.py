@@ -26,7 +26,7 @@ from domain.paths import ROOT
 from tests.api.keyed import ELSEWHERE, app_with, file_of
 from tests.conftest import free_port, start_redis
 from tests.docs.blocks import BLOCKS, named
-from tests.docs.test_compose import _VARIABLE, SERVICES, TEXT
+from tests.docs.test_compose import SERVICES, TEXT, VARIABLE
 
 START = named("deployment", "cat > .env")
 NODE = named("deployment", "redis://:PASSWORD@node1")
@@ -143,7 +143,7 @@ def asked_of_compose(shell: Shell) -> Iterator[tuple[str, str, list[str]]]:
 
 def needed() -> set[str]:
     """Variables of docker-compose.yml that have no value unless .env gives one."""
-    return {name for name, default in _VARIABLE.findall(TEXT) if not default} | set(re.findall(r"\$\{(\w+):\?", TEXT))
+    return {name for name, default in VARIABLE.findall(TEXT) if not default} | set(re.findall(r"\$\{(\w+):\?", TEXT))
 
 
 def test_the_start_makes_a_private_env_and_a_key(shell: Shell) -> None:
@@ -185,7 +185,7 @@ def test_a_job_is_followed_through_the_logs(shell: Shell) -> None:
 def test_builders_are_built_and_started_where_there_is_room_for_builds(shell: Shell) -> None:
     shell.run(SHIPPED.text + BUILDER.text)
     name, _, value = (shell.folder / ".env").read_text().strip().partition("=")
-    assert int(value) > 0 and name in {variable for variable, _ in _VARIABLE.findall(TEXT)}
+    assert int(value) > 0 and name in {variable for variable, _ in VARIABLE.findall(TEXT)}
     assert list(asked_of_compose(shell)) == [("build", "builder", []), ("up", "builder", [])]
     assert "COMPOSE_PROFILES=build" in BUILDER.text and SERVICES["builder"]["profiles"] == ["build"]
 

@@ -10,15 +10,27 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import struct
 import sys
 from pathlib import Path
 
 from domain.paths import ROOT
-from sandbox.isolation import seccomp, uid
+from sandbox.isolation import uid
 from sandbox.isolation.rights import EVERY_SET, Rights
 from sandbox.isolation.rlimits import die_with_parent, no_new_privileges
-from sandbox.isolation.syscalls import call, prctl
+from sandbox.isolation.seccomp import NEW_NAMESPACES
+from sandbox.isolation.seccomp_program import (
+    ALLOW,
+    IF_ANY_BIT,
+    RETURN,
+    entrance,
+    fail,
+    guard,
+    install_program,
+    instruction,
+    load,
+    rule,
+)
+from sandbox.isolation.syscalls import call
 
 NEW_MOUNTS = 0x00020000
 READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 32, 4096, 1 << 14, 1 << 18
@@ -126,15 +138,11 @@ def _make_read_only(writable: list[Path]) -> None:
 
 def _refuse_namespaces() -> None:
     """As a container's filter does. Not its other rules: what they refuse, submissions' own filter refuses too."""
-    refused = [seccomp._fail(errno.EPERM)]
-    program = seccomp._entrance() + b"".join(seccomp._rule(name, refused) for name in NOT_IN_A_CONTAINER)
-    program += seccomp._rule("clone3", [seccomp._fail(errno.ENOSYS)])
-    namespaces = seccomp._guard(([seccomp._load(0)], seccomp._IF_ANY_BIT, [seccomp._NEW_NAMESPACES]))
-    program += seccomp._rule("clone", [*namespaces, seccomp._instruction(seccomp._RETURN, seccomp._ALLOW)])
-    program += seccomp._instruction(seccomp._RETURN, seccomp._ALLOW)
-    code = ctypes.create_string_buffer(program, len(program))
-    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
-    prctl(seccomp._PR_SET_SECCOMP, seccomp._MODE_FILTER, ctypes.addressof(header))
+    program = entrance() + b"".join(rule(name, [fail(errno.EPERM)]) for name in NOT_IN_A_CONTAINER)
+    program += rule("clone3", [fail(errno.ENOSYS)])
+    namespaces = guard(([load(0)], IF_ANY_BIT, [NEW_NAMESPACES]))
+    program += rule("clone", [*namespaces, instruction(RETURN, ALLOW)])
+    install_program(program)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.supervisor.process_freezer import Frozen, freeze
 
@@ -40,10 +40,21 @@ def pidfd(pid: int) -> Iterator[int]:
     os.close(descriptor)
 
 
-def frozen_by(pid: int, within_s: float) -> Frozen:
+class Stamps:
+    """The clock of `freeze`, which notes each time that it was asked for, in ns."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def __call__(self) -> int:
+        self.given.append(time.perf_counter_ns())
+        return self.given[-1]
+
+
+def frozen_by(pid: int, within_s: float, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Frozen:
     """`freeze`, of a child of this process that nobody has waited for."""
     with pidfd(pid) as descriptor:
-        return freeze(pid, within_s, descriptor)
+        return freeze(pid, within_s, descriptor, clock_ns)
 
 
 def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:

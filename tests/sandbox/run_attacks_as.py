@@ -102,7 +102,7 @@ class Host:
             "TOOL": str(self.tool),
             **self.left_in_sysv.ids,
         }
-        self.facts["ZYGOTE"] = self.zygote._process.pid
+        self.facts["ZYGOTE"] = self.zygote.pid
 
     def runner(self, folder: Path, *command: str) -> RunnerProcess:
         return self.zygote.runner(
@@ -133,7 +133,7 @@ class Host:
 
     def left(self) -> list[int]:
         """Processes below the zygote that are no runners of ours."""
-        return sorted(children(self.zygote._process.pid) - {self.sibling.pid})
+        return sorted(children(self.zygote.pid) - {self.sibling.pid})
 
     def unharmed(self) -> dict[str, bool]:
         """Whether all of it is as it was."""

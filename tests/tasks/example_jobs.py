@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from redis import Redis
 
@@ -46,6 +48,15 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
+
+
+@contextmanager
+def acting_once(ready: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
+    """Acts in a thread as soon as `ready` holds, beside the block; raises what it raised at the end of the block."""
+    with ThreadPoolExecutor(1) as pool:
+        acted = pool.submit(lambda: (until(ready), act()))
+        yield
+        acted.result()
 
 
 def give_to(redis: Redis, records: JobStore, worker: str, job_id: str, request: Request) -> None:

@@ -172,18 +172,14 @@ def full() -> Iterator[None]:
     BODIES.take_slot(0)
 
 
-def reserved() -> int:
-    return sum(body_memory._reserved)
-
-
 def test_large_bodies_are_refused_for_a_while_where_there_is_no_memory(client: FlaskClient, full: None) -> None:
-    before = reserved()
+    before = body_memory.reserved_bytes()
     for size in (MIB, 3 * MIB):  # Read, and then too much for the parse; not even read to its end.
         answer = client.post("/evaluate", json={"kernel": kernel(RELU + " " * size, "torch")})
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         assert answer.get_json()["type"] == "urn:kernel-eval:problem:bodies-full"
     assert client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}).status_code == 202
-    assert reserved() == before
+    assert body_memory.reserved_bytes() == before
 
 
 def test_what_a_body_took_is_given_back(client: FlaskClient) -> None:
@@ -195,9 +191,9 @@ def test_what_a_body_took_is_given_back(client: FlaskClient) -> None:
         ({"kernel": 1, "x": code}, 400),
     ):
         assert client.post("/evaluate", json=sent).status_code == status
-        assert reserved() == 0
+        assert body_memory.reserved_bytes() == 0
     client.post("/batch", json={"jobs": [{"kernel": code}] * 4})
-    assert reserved() == 0
+    assert body_memory.reserved_bytes() == 0
 
 
 def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +201,9 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
     real = json_body.release
 
     def release(sent: dict[str, Any]) -> None:
-        held.append(reserved())
+        held.append(body_memory.reserved_bytes())
         real(sent)
-        held.append(reserved())
+        held.append(body_memory.reserved_bytes())
         assert sent == {}
 
     monkeypatch.setattr("api.routes.submissions.release", release)
@@ -221,8 +217,8 @@ def test_who_waits_holds_no_body(client: FlaskClient, monkeypatch: pytest.Monkey
 def test_another_process_has_what_one_that_died_had() -> None:
     BODIES.take_slot(7)
     try:
-        assert BODIES.take(MIB) and reserved() == MIB
+        assert BODIES.take(MIB) and body_memory.reserved_bytes() == MIB
         body_memory.clear(7)
-        assert reserved() == 0
+        assert body_memory.reserved_bytes() == 0
     finally:
         BODIES.take_slot(0)

@@ -12,10 +12,10 @@ from redis import Redis
 from werkzeug.test import TestResponse
 
 from api.http.context import KEY, AppContext
+from api.http.long_poll import LongPoll
 from api.routes import events
 from domain.job import Stage
 from domain.result import Status
-from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.routes.test_jobs import claimed, submit
@@ -152,12 +152,13 @@ def test_silence_is_filled_and_a_stream_ends(
     assert told.startswith("retry: 2000\n\nid: 1.0.0\nevent: stage\n") and ": still there\n\n" in told
 
 
-def test_no_more_streams_than_places(
-    client: FlaskClient, stream: Streams, records: JobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stream_beyond_the_waiting_places_is_refused(client: FlaskClient, stream: Streams) -> None:
     context: AppContext = client.application.extensions[KEY]
-    hub = JobNotifier(context.redis, 2)
-    monkeypatch.setattr(context.long_poll, "_hub", hub)
+    taken = 0
+    while context.long_poll.enter():
+        taken += 1
+    for _ in range(2):
+        context.long_poll.leave()
     try:
         job_id = submit(client)
         held = [stream(job_id) for _ in range(2)]
@@ -168,12 +169,22 @@ def test_no_more_streams_than_places(
         stream.close()  # The second was never read: its client went away at once.
         stream(job_id)
         stream.close()
-        assert all(hub.try_enter() for _ in range(2)), "every place was given back"
-        hub.leave(), hub.leave()
+        assert free_places(context.long_poll) == 2, "every place was given back"
         client.head(f"/job/{job_id}/events")
-        assert all(hub.try_enter() for _ in range(2)), "every place was given back"
+        assert free_places(context.long_poll) == 2, "every place was given back"
     finally:
-        hub.close()
+        for _ in range(taken - 2):
+            context.long_poll.leave()
+
+
+def free_places(long_poll: LongPoll) -> int:
+    """How many more clients may wait."""
+    free = 0
+    while long_poll.enter():
+        free += 1
+    for _ in range(free):
+        long_poll.leave()
+    return free
 
 
 def test_an_unknown_job(client: FlaskClient) -> None:

@@ -157,7 +157,8 @@ def test_a_warning_that_names_an_error_is_not_the_first_one(tmp_path: Path) -> N
     ],
 )  # fmt: skip
 def test_usual_headers(tmp_path: Path, extra: str) -> None:
-    built_cuda(f"#include <{extra}>\n{SCALE}", tmp_path)
+    built = built_cuda(f"#include <{extra}>\n{SCALE}", tmp_path)
+    assert built.facts["parameters"] == "(const float*, float*, float, int)"
 
 
 def test_what_nvcc_makes_visible(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from cuda.bindings import driver
 
 from backends.base import Target
-from backends.cuda.launch import checked
+from backends.cuda.backend import CUBIN, PLAN
+from backends.cuda.launch import checked, load_function
 from domain.fault import KernelFault
 from domain.result import Status
 from tests.backends.contracts import contract, scalar, tensor, values
@@ -181,9 +183,9 @@ def test_runs_on_torchs_stream_and_takes_new_values(tmp_path: Path) -> None:
 )
 def test_occupancy_is_what_the_driver_says(block: int, shared: int, body: str, tmp_path: Path) -> None:
     io = contract(IN, OUT, scalar("s", 2.5), scalar("n", 1000), grid=[4], block=[block], shared_mem=shared)
-    executable = loaded(kernel(SCALE.replace(BODY, body), "cuda", io), tmp_path, here())
     facts = built(kernel(SCALE.replace(BODY, body), "cuda", io), tmp_path, here()).facts
-    function = executable._function  # type: ignore[attr-defined]
+    symbol = json.loads((tmp_path / PLAN).read_text())["symbol"]
+    function = load_function((tmp_path / CUBIN).read_bytes(), symbol, torch.cuda.current_device())
     resident = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared))
     assert facts["occupancy"]["blocks_per_multiprocessor"] == resident
 

@@ -27,18 +27,17 @@ def toolkit(root: Path, *names: str) -> Path:
     return root
 
 
-def test_a_complete_set_is_used_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_folders_with_one_complete_set_uses_it_alone(tmp_path: Path) -> None:
     wheel = toolkit(tmp_path / "wheel", "cuda_fp16.h", "cccl/version")
     home = toolkit(tmp_path / "home", "cuda_fp16.h", "crt/mma.h")
-    monkeypatch.setattr(headers, "_toolkits", lambda: iter([wheel, tmp_path / "none", home]))
-    assert headers.include_folders() == (home, wheel / "cccl")
+    assert headers.choose_folders([wheel, tmp_path / "none", home]) == (home, wheel / "cccl")
 
 
 def test_the_wheels_alone_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheels = [root for root in headers._toolkits() if "site-packages" in root.parts]
+    wheels = [root for root in headers.toolkit_folders() if "site-packages" in root.parts]
     if not any((root / "cuda_fp16.h").is_file() for root in wheels):
         pytest.skip("the runtime's wheel is not installed here")
-    monkeypatch.setattr(headers, "_toolkits", lambda: iter(wheels))
+    monkeypatch.setattr(headers, "toolkit_folders", lambda: iter(wheels))
     source = """
     #include <cuda_runtime.h>
     #include <cuda_fp16.h>

@@ -32,6 +32,8 @@ def test_a_process_forked_later_need_not_ask_again(arch: str) -> None:
 def test_where_there_is_no_triton_nothing_is_learned() -> None:
     hidden = (
         "import sys; sys.modules['triton'] = None; "
-        "from backends.triton import cache_key; cache_key.cache_identity('sm_90')"
+        "from backends.triton import cache_key; cache_key.cache_identity('sm_90'); "
+        "print([name for name in sys.modules if name.startswith('triton.')])"
     )
-    subprocess.run([sys.executable, "-c", hidden], check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

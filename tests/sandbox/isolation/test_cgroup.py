@@ -83,14 +83,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tree]
         monkeypatch.setattr(Path, "mkdir", lambda path, *given, **named: made.mkdir(path, *given, **named))
         monkeypatch.setattr(Path, "rmdir", lambda path: made.rmdir(path))
         monkeypatch.setattr(Path, "write_text", lambda path, text, **_: made.write_text(path, text))
-        monkeypatch.setattr(cgroup, "_candidates", lambda: iter([made.top]))
         return made
 
     return grow
 
 
-def found() -> Cgroups:
-    groups = cgroup.available()
+def found(made: Tree) -> Cgroups:
+    groups = cgroup.available([made.top])
     assert groups is not None
     return groups
 
@@ -98,7 +97,7 @@ def found() -> Cgroups:
 def test_a_group_has_every_limit(tree: Callable[..., Tree], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     made = tree()
-    group = found().group("7", 1 << 30)
+    group = found(made).group("7", 1 << 30)
     path = made.top / f"{PREFIX}{os.getpid()}-7"
     limits = {name: (path / name).read_text() for name in ("memory.max", "memory.swap.max", "memory.oom.group")}
     assert limits == {"memory.max": str((1 << 30) + SPARE_MEMORY), "memory.swap.max": "0", "memory.oom.group": "1"}
@@ -117,13 +116,13 @@ def test_one_processor_is_left_to_it_at_least(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(processors)))
     made = tree()
-    found().group("7", 1 << 30)
+    found(made).group("7", 1 << 30)
     assert (made.top / f"{PREFIX}{os.getpid()}-7" / "cpu.max").read_text() == "100000 100000"
 
 
 def test_the_controllers_that_are_there_are_switched_on_and_the_others_told(tree: Callable[..., Tree]) -> None:
     made = tree("cpuset memory io")
-    groups = found()
+    groups = found(made)
     assert ("cgroup.subtree_control", "+memory") in made.written
     assert (groups.controllers, groups.missing) == (("memory",), ("pids", "cpu"))
     groups.group("7", 1 << 30)
@@ -136,7 +135,7 @@ def test_a_containers_top_group_makes_room(tree: Callable[..., Tree]) -> None:
     made = tree()
     (made.top / "cgroup.procs").write_bytes(b"1\n17\n23\n")
     made.refused = {"cgroup.subtree_control": [errno.EBUSY], f"{SERVICE_GROUP}/cgroup.procs": [errno.ESRCH]}
-    groups = found()
+    groups = found(made)
     assert [text for name, text in made.written if name == f"{SERVICE_GROUP}/cgroup.procs"] == ["17", "23"], (
         "1 has died"
     )
@@ -148,26 +147,27 @@ def test_a_group_below_another_is_not_emptied(tree: Callable[..., Tree]) -> None
     made = tree()
     (made.top.parent / "cgroup.procs").touch()
     made.refused = {"cgroup.subtree_control": [errno.EBUSY]}
-    assert cgroup.available() is None
+    assert cgroup.available([made.top]) is None
     assert not (made.top / SERVICE_GROUP).exists()
 
 
 def test_where_making_room_does_not_help_there_are_none(tree: Callable[..., Tree]) -> None:
     made = tree()
     made.refused = {"cgroup.subtree_control": [errno.EBUSY, errno.EBUSY]}
-    assert cgroup.available() is None
+    assert cgroup.available([made.top]) is None
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_where_nothing_may_be_written_there_are_none(tree: Callable[..., Tree], code: int) -> None:
-    tree().refused = {"cgroup.subtree_control": [code]}
-    assert cgroup.available() is None
+    made = tree()
+    made.refused = {"cgroup.subtree_control": [code]}
+    assert cgroup.available([made.top]) is None
 
 
 def test_a_kernel_that_cannot_kill_a_group_has_none(tree: Callable[..., Tree]) -> None:
     made = tree()
     made.kills = False
-    assert cgroup.available() is None
+    assert cgroup.available([made.top]) is None
     assert [path for path in made.top.iterdir() if path.is_dir()] == []
 
 
@@ -177,7 +177,7 @@ def test_what_dead_workers_left_is_ended_and_removed(tree: Callable[..., Tree]) 
     for path in (dead, alive, foreign):
         made.make(path)
         (path / "cgroup.procs").write_bytes(b"4711")
-    found()
+    found(made)
     assert (dead.exists(), alive.exists(), foreign.exists()) == (False, True, True)
     assert [name for name, _ in made.written if name.endswith("cgroup.kill")] == [f"{dead.name}/cgroup.kill"]
 
@@ -194,13 +194,13 @@ def test_a_group_waits_a_moment_for_its_zombies_and_no_longer(
             (made.top / f"{PREFIX}{os.getpid()}-7" / "cgroup.procs").write_bytes(b"")
 
     monkeypatch.setattr("time.sleep", buried_at_the_third)
-    group = found().group("7", 1 << 30)
+    group = found(made).group("7", 1 << 30)
     group.add(4711)
     group.close()
     assert len(looks) == 3 and not (made.top / f"{PREFIX}{os.getpid()}-7").exists()
     group.close()  # Gone already.
-    monkeypatch.setattr(cgroup, "_GONE_S", 0.0)
-    stays = found().group("8", 1 << 30)
+    monkeypatch.setattr(cgroup, "GONE_S", 0.0)
+    stays = found(made).group("8", 1 << 30)
     stays.add(4711)
     stays.close()
     assert (made.top / f"{PREFIX}{os.getpid()}-8").exists()
@@ -211,7 +211,7 @@ def test_a_group_waits_a_moment_for_its_zombies_and_no_longer(
 )
 def test_kills_for_want_of_memory_are_counted(tree: Callable[..., Tree], events: str | None, count: int | None) -> None:
     made = tree()
-    group: Cgroup = found().group("7", 1 << 30)
+    group: Cgroup = found(made).group("7", 1 << 30)
     file = made.top / f"{PREFIX}{os.getpid()}-7" / "memory.events"
     file.unlink() if events is None else file.write_bytes(events.encode())
     assert group.memory_kills() == count

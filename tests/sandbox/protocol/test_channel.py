@@ -45,19 +45,31 @@ def test_a_frame_may_come_in_pieces(pair):
     assert channel.receive() == {"op": "done"}
 
 
-def test_who_waits_awake_does_not_sleep_in_the_socket_and_who_has_waited_long_enough_does(pair, monkeypatch):
-    channel, theirs = pair
+class RecordedReads(socket.socket):
+    """Notes the flags of each read."""
+
+    reads: list[int]
+
+    def recvmsg(self, size, ancillary=0, flags=0, /):
+        self.reads.append(flags)
+        return super().recvmsg(size, ancillary, flags)
+
+
+def test_receive_blocks_in_the_socket_only_after_its_awake_time():
+    ours, theirs = socket.socketpair()
+    recorded = RecordedReads(fileno=ours.detach())
+    recorded.reads = reads = []
+    channel = Channel(recorded)
     assert channel.poll(awake=True) is None  # Where nothing has come a read would block.
     Channel(theirs).send({"op": "go"})
     assert channel.receive(awake_s=60.0) == {"op": "go"}
-    reads: list[int] = []
-    fill = channel._fill
-    monkeypatch.setattr(channel, "_fill", lambda how: (reads.append(how), fill(how)))
     for awake_s, how in ((60.0, socket.MSG_DONTWAIT), (0.0, 0)):
         reads.clear()
         Channel(theirs).send({"op": "next"})
         assert channel.receive(awake_s) == {"op": "next"}
         assert set(reads) == {how}
+    channel.close()
+    theirs.close()
 
 
 @pytest.mark.parametrize("payload", [b"not json", b"[1]", b'{"no":"op"}', b'{"op":1}', b"\xff\xfe", b"[" * 100_000])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import DeviceType
 
 from backends.base import Artifact
@@ -17,7 +17,7 @@ from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.protocol.channel import ProtocolError
 from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, MAX_KERNELS, MAX_NAME, parse_trace
-from sandbox.runner.launch_tracer import NoTrace, _on_device
+from sandbox.runner.launch_tracer import NoTrace, device_trace
 
 
 def source(body: str, before: str = "") -> Kernel:
@@ -90,13 +90,12 @@ SPIN_KERNEL = "at::cuda::(anonymous namespace)::spin_kernel(long)"
 
 
 def event(name, start, end, stream=7, device=DeviceType.CUDA):
-    where = SimpleNamespace(start=float(start), end=float(end))
-    return SimpleNamespace(name=name, device_type=device, device_resource_id=stream, time_range=where)
+    return FunctionEvent(0, name, 0, float(start), float(end), device_type=device, device_resource_id=stream)
 
 
 def seen(*events):
     """A trace of those between the two markers, among what else a profiler records."""
-    return _on_device(
+    return device_trace(
         [
             *events,
             event("cudaLaunchKernel", 0, 900, device=DeviceType.CPU),
@@ -141,7 +140,7 @@ def test_a_spin_of_the_submissions_own_is_its_work():
 def test_no_trace_without_markers():
     for events in ([], [event("axpy", 0, 1)], [event(SPIN_KERNEL, 0, 1)]):
         with pytest.raises(NoTrace, match="CUPTI"):
-            _on_device(events)
+            device_trace(events)
 
 
 def test_the_longest_kernels_are_listed_and_the_others_counted():

@@ -16,6 +16,7 @@ from sandbox.isolation import oom_kills, scratch_dir
 from sandbox.supervisor import machine_faults
 from sandbox.supervisor.machine_faults import machine_line, may_pass_again
 from sandbox.supervisor.session import Session
+from tests.sandbox.build_request import build_request
 from tests.sandbox.killed_compilers import compilers_killed
 from tests.tasks.example_jobs import until
 
@@ -119,7 +120,7 @@ def test_a_compiler_that_is_killed_from_outside_is_no_compile_error(
     file.write_text("oom_kill 2\n")
     monkeypatch.setattr(oom_kills, "MACHINE", file)
     opened = session(seconds=120.0)
-    opened.runner.send({"op": "build", **opened._assignment(Kernel(BUILDS, KernelType.TORCH))})
+    opened.runner.send(build_request(opened, Kernel(BUILDS, KernelType.TORCH)))
     with compilers_killed(opened.runner.pid) as ended:
         until(lambda: bool(ended), 120)
         if counted:
@@ -137,9 +138,7 @@ def test_memory_kills_meanwhile_are_told_with_a_compile_error_so_that_it_is_not_
     file.write_text("oom_kill 2\n")
     monkeypatch.setattr(oom_kills, "MACHINE", file)
     opened = session()
-    opened.runner.send(
-        {"op": "build", **opened._assignment(Kernel("import time\ntime.sleep(1)\nx_", KernelType.TORCH))}
-    )
+    opened.runner.send(build_request(opened, Kernel("import time\ntime.sleep(1)\nx_", KernelType.TORCH)))
     file.write_text("oom_kill 3\n")
     with pytest.raises(KernelFault) as caught:
         opened.runner.receive()

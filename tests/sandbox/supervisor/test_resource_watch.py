@@ -66,7 +66,7 @@ def parent(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def end_when_read(parent: int, of_a_look: int, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Lets so many children end in each look, each once it was read and before another is; which ones, by look."""
-    used, mapped = memory_accounting.used, memory_accounting._mapped
+    used, mapped = memory_accounting.used, memory_accounting.mapped_files
     looks: list[list[int]] = []
 
     def look(*args, **kwargs):
@@ -84,7 +84,7 @@ def end_when_read(parent: int, of_a_look: int, monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(memory_accounting, "used", look)
-    monkeypatch.setattr(memory_accounting, "_mapped", read)
+    monkeypatch.setattr(memory_accounting, "mapped_files", read)
     return looks
 
 

@@ -1,5 +1,6 @@
 """A runner that does not read what it is sent: the referee waits for it no longer than for an answer."""
 
+import time
 from threading import Event, Timer
 
 import pytest
@@ -25,16 +26,17 @@ def kernel_fn(): return torch.ones(1)
 
 
 @pytest.mark.parametrize(
-    ("wait", "status"),
+    ("wait", "seconds", "status"),
     [
-        ("time.sleep(60)", Status.TIMEOUT),
+        ("time.sleep(60)", 2.0, Status.TIMEOUT),
         # What it has started keeps its end open.
-        ("os.fork() or time.sleep(60); time.sleep(0.5); os.abort()", Status.CRASHED),
+        ("os.fork() or time.sleep(60); time.sleep(0.5); os.abort()", 60.0, Status.CRASHED),
     ],
 )
-def test_a_runner_that_does_not_read_what_it_is_sent_holds_nobody_up(session, wait, status):
-    runner = session(seconds=3.0)
+def test_a_runner_that_does_not_read_what_it_is_sent_holds_nobody_up(session, wait, seconds, status):
+    runner = session()
     runner.load(Kernel(DEAF.format(wait=wait), KernelType.TORCH), Artifact(), None, 0)
+    runner.set_deadline(time.monotonic() + seconds)
     with pytest.raises(KernelFault) as caught:
         runner.inputs([1], infer=False)
     assert caught.value.status is status

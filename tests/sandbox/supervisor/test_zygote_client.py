@@ -16,22 +16,25 @@ from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.isolation import oom_kills as memory_kills
-from sandbox.isolation.cgroup import Cgroup
+from sandbox.isolation.cgroup import PREFIX, Cgroups
 from sandbox.supervisor import runner_process
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
+from tests.sandbox.build_request import build_request
+from tests.sandbox.counting import pidfd
 
 KERNEL = Kernel("def kernel_fn(x):\n    return x\n", KernelType.TORCH)
 
 
 def killed(runner: RunnerProcess) -> None:
-    os.kill(runner.pid, signal.SIGKILL)
-    gone, _, _ = select.select([runner._pidfd], [], [], 10.0)
+    with pidfd(runner.pid) as descriptor:
+        os.kill(runner.pid, signal.SIGKILL)
+        gone, _, _ = select.select([descriptor], [], [], 10.0)
     assert gone
 
 
-def test_a_runner_that_died_before_it_had_a_submission_is_our_fault(
+def test_runner_killed_before_its_submission_is_an_infrastructure_fault(
     session: Callable[..., Session], folder: Path
 ) -> None:
     opened = session()
@@ -40,7 +43,7 @@ def test_a_runner_that_died_before_it_had_a_submission_is_our_fault(
         opened.build(KERNEL)
 
 
-def test_a_builder_that_could_not_be_confined_is_our_fault(zygote: Zygote, folder: Path) -> None:
+def test_builder_that_cannot_be_confined_is_an_infrastructure_fault(zygote: Zygote, folder: Path) -> None:
     (folder / "file").touch()
     os.chown(folder / "file", folder.stat().st_uid, folder.stat().st_gid)
     # It cannot go there, after it was forked and before it takes its first message.
@@ -53,7 +56,7 @@ def test_a_builder_that_could_not_be_confined_is_our_fault(zygote: Zygote, folde
         opened.close()
 
 
-def test_a_builder_that_ends_itself_at_once_is_the_submissions_fault(session: Callable[..., Session]) -> None:
+def test_builder_that_exits_is_crashed(session: Callable[..., Session]) -> None:
     with pytest.raises(KernelFault, match="exited with code 70") as caught:
         session().build(Kernel("import os\nos._exit(70)\n", KernelType.TORCH))
     assert caught.value.status is Status.CRASHED
@@ -83,7 +86,7 @@ def built(opened: Session) -> Session:
 
 
 @pytest.mark.parametrize("prepared", [loaded, built])
-def test_a_runner_or_builder_that_somebody_else_killed_is_our_fault(
+def test_runner_killed_from_outside_is_an_infrastructure_fault(
     session: Callable[..., Session], prepared: Callable[[Session], Session], oom_kills: Callable[[int], object]
 ) -> None:
     opened = prepared(session())
@@ -92,9 +95,9 @@ def test_a_runner_or_builder_that_somebody_else_killed_is_our_fault(
         opened.build(KERNEL)
 
 
-def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Session]) -> None:
+def test_runner_killed_during_a_request_is_an_infrastructure_fault(session: Callable[..., Session]) -> None:
     opened = session()
-    opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
+    opened.runner.send(build_request(opened, Kernel("while True: pass", KernelType.TORCH)))
     with pytest.raises(TimeoutError):
         opened.runner.receive(within=0.05)
     killed(opened.runner)
@@ -102,9 +105,9 @@ def test_one_that_was_killed_over_a_question_is_too(session: Callable[..., Sessi
         opened.runner.receive()
 
 
-def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., Session]) -> None:
+def test_receive_without_an_answer_ends_within_its_limit(session: Callable[..., Session]) -> None:
     opened = session()
-    opened.runner.send({"op": "build", **opened._assignment(Kernel("while True: pass", KernelType.TORCH))})
+    opened.runner.send(build_request(opened, Kernel("while True: pass", KernelType.TORCH)))
     took = []
     for _ in range(20):
         began = time.monotonic()
@@ -114,7 +117,7 @@ def test_an_answer_is_waited_for_no_longer_than_was_said(session: Callable[..., 
     assert min(took) < runner_process.TICK_S / 2
 
 
-def test_one_that_leaves_children_with_its_channel_is_found_dead_at_once(session: Callable[..., Session]) -> None:
+def test_runner_whose_children_hold_its_channel_is_found_dead(session: Callable[..., Session]) -> None:
     opened = session(seconds=20.0)
     source = "import os, time\nif not os.fork():\n    time.sleep(60)\n"
     opened.build(Kernel(source + KERNEL.source_code, KernelType.TORCH))
@@ -132,7 +135,7 @@ for _ in range(512):
 """The system lets go of such a file when its process no longer has a channel and is not dead yet."""
 
 
-def test_one_whose_end_takes_long_counts_as_it_ended(
+def test_runner_that_exits_slowly_keeps_its_cause_of_death(
     session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_process, "EXIT_WAIT_S", 0.0)
@@ -158,13 +161,13 @@ ctypes.CDLL(None).syscall(60, 0)
 
 
 @pytest.mark.parametrize("way", HANGS_UP)
-def test_one_that_hangs_up_and_lives_is_its_own_fault(session: Callable[..., Session], way: str) -> None:
+def test_runner_that_closes_its_channel_is_crashed(session: Callable[..., Session], way: str) -> None:
     with pytest.raises(KernelFault, match="closed its connection") as caught:
         session().build(Kernel(HANGS_UP[way], KernelType.TORCH))
     assert caught.value.status is Status.CRASHED
 
 
-def test_killed_for_want_of_memory_is_its_own_fault(
+def test_runner_killed_by_the_oom_killer_is_out_of_memory(
     session: Callable[..., Session], oom_kills: Callable[[int], object]
 ) -> None:
     opened = session()
@@ -177,13 +180,19 @@ def test_killed_for_want_of_memory_is_its_own_fault(
     assert caught.value.status is Status.OUT_OF_MEMORY
 
 
-def test_where_its_group_counts_nobody_elses_memory_matters(
-    session: Callable[..., Session], tmp_path: Path, oom_kills: Callable[[int], object]
+def test_runner_in_a_cgroup_counts_only_its_own_oom_kills(
+    session: Callable[..., Session],
+    zygote: Zygote,
+    tmp_path: Path,
+    oom_kills: Callable[[int], object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    monkeypatch.setattr(zygote, "groups", Cgroups(groups))
     for mine, fault in ((0, InfrastructureFault), (1, KernelFault)):
         opened = session()
-        opened.runner._group = Cgroup(tmp_path / f"group-{mine}", 1 << 30)
-        events = tmp_path / f"group-{mine}" / "memory.events"
+        events = groups / f"{PREFIX}{os.getpid()}-{opened.runner.pid}" / "memory.events"
         events.write_text("low 0\nmax 7\noom 0\noom_kill 0\noom_group_kill 0\n")
         loaded(opened)
         oom_kills(10 + mine)
@@ -194,7 +203,7 @@ def test_where_its_group_counts_nobody_elses_memory_matters(
 
 
 @pytest.mark.parametrize("lacking", ["filter", "count"])
-def test_where_the_machine_cannot_tell_it_stays_its_own_fault_and_says_so(
+def test_runner_killed_without_an_oom_count_is_out_of_memory(
     session: Callable[..., Session], zygote: Zygote, tmp_path: Path, lacking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacking == "filter":
@@ -218,7 +227,7 @@ time.sleep(60)
 """By another thread's number, which a filter of system calls cannot know (docs/security.md)."""
 
 
-def test_a_submission_that_has_itself_killed_out_of_sight_costs_attempts_and_is_no_verdict(
+def test_submission_that_kills_itself_by_a_thread_id_is_an_infrastructure_fault(
     session: Callable[..., Session],
 ) -> None:
     with pytest.raises(InfrastructureFault, match="SIGKILL"):
@@ -252,7 +261,7 @@ def kernel_fn(x):
 """
 
 
-def test_what_it_has_started_it_may_kill(session: Callable[..., Session]) -> None:
+def test_submission_may_kill_its_own_children(session: Callable[..., Session]) -> None:
     opened = session()
     opened.build(Kernel(HONEST, KernelType.TORCH))
     assert opened.runner.alive, "its own ends did not end it"

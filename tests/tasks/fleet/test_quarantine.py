@@ -18,9 +18,8 @@ from domain.request import Request
 from domain.result import Status
 from tasks.evaluation import self_test
 from tasks.evaluation.celery_task import execute
-from tasks.fleet import quarantine
 from tasks.fleet.heartbeat import Heartbeat, workers
-from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, QUARANTINED, Quarantine
+from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, QUARANTINED, TEST_AGAIN_S, Quarantine
 from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
 from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import CPU
@@ -103,7 +102,8 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
 ) -> None:
     takes: list[bool] = []
     answers: list[str | None] = ["cudaErrorECCUncorrectable", None]
-    guard = Quarantine(redis, "w", takes.append, lambda stopping: answers.pop(0))
+    now = [0.0]
+    guard = Quarantine(redis, "w", takes.append, lambda stopping: answers.pop(0), lambda: now[0])
     for number in range(CONSECUTIVE_FAULTS - 1):
         fail(records, "w", f"{number}")
     guard.run_once()
@@ -121,8 +121,7 @@ def test_a_device_that_fails_its_test_takes_no_jobs_until_it_passes(
     records.create("moved", EVALUATE)
     assert records.claim("v") is not None
     assert records.requeue("moved", 1, "the card is gone") == COMMON
-    monkeypatch.setattr(quarantine, "TEST_AGAIN_S", 0.0)
-    guard._test_at = 0.0
+    now[0] += TEST_AGAIN_S
     guard.run_once()
     assert (takes, guard.reason, redis.exists(FAULTS, QUARANTINED)) == ([False, True], None, 1)
     own = queue_of_worker("w")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,7 @@ from tasks.fleet.worker_readings import Reading, key, readings
 from tasks.node.device_info import CPU, Device, detect
 from tasks.worker.gpu_sampler import Card, CardSampler
 from tasks.worker.worker_gauges import Gauges, cached_build_bytes
+from tests.child_processes import running
 from tests.conftest import free_port
 from tests.tasks.example_jobs import until
 
@@ -73,12 +76,16 @@ def test_without_a_driver_the_sampler_says_so() -> None:
         until(sampler.reading)
         assert "NVML does not start" in (sampler.reading() or {})["unavailable"]
         # Killed, it is started again, as long as somebody asks.
-        assert sampler._process is not None
-        first = sampler._process.pid
-        sampler._process.kill()
-        until(lambda: sampler.reading() and sampler._process is not None and sampler._process.pid != first)
+        (first,) = sampler_pids()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: sampler.reading() and sampler_pids() - {first})
     finally:
         sampler.stop()
+
+
+def sampler_pids() -> set[int]:
+    """The samplers that this process has started and that have not ended."""
+    return {process.pid for process in running("tasks.worker.gpu_sampler")}
 
 
 def test_the_sampler_ends_with_its_parent() -> None:

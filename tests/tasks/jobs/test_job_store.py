@@ -70,13 +70,14 @@ def test_who_records_a_job_is_told_it_as_it_is(records: JobStore) -> None:
 
 
 def test_a_new_job_is_queued_with_its_request(records: JobStore) -> None:
+    before = time.time()
     records.create("a", COMPARE)
     view = seen(records, "a")
     assert (view.state, view.stage, view.attempt, view.queue_position) == (State.QUEUED, Stage.QUEUED, 0, 0)
     assert (view.operation, view.kernel_type, view.timeout) == ("compare", "cuda", COMPARE.timeout)
     assert (view.result, view.error, view.worker, view.batch_id) == (None, None, None, None)
     assert [entry.stage for entry in view.timeline] == ["queued"]
-    assert abs(view.submitted_at - time.time()) < 5
+    assert before - 0.001 <= view.submitted_at <= time.time() + 0.001
     claim = records.claim("w")
     assert claim is not None
     assert (claim.job_id, claim.request) == ("a", COMPARE)
@@ -384,7 +385,7 @@ def test_every_move_is_announced(records: JobStore, redis: Redis) -> None:
         attempt = run_to(records, "a", Stage.BUILD, Stage.LOAD)
         records.complete("a", attempt, body("a"))
         heard = 0
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while heard < 3 and time.monotonic() < deadline:
             message = changes.get_message(timeout=1)
             heard += message is not None and message["data"] == b"a"
@@ -406,32 +407,33 @@ def key(key_id: str, max_jobs: int) -> Key:
     return Key(key_id, key_id, frozenset(), "", 0.0, 60, max_jobs)
 
 
-def end_cancelled_while_running(records: JobStore, job_id: str) -> None:
+def end_cancelled_while_running(records: JobStore, job_id: str, _: Redis) -> None:
     attempt = run_to(records, job_id, Stage.LOAD)
     records.cancel(job_id)
     assert records.finish_cancelled(job_id, attempt)
 
 
-def end_cancelled_by_requeue(records: JobStore, job_id: str) -> None:
+def end_cancelled_by_requeue(records: JobStore, job_id: str, _: Redis) -> None:
     attempt = run_to(records, job_id)
     records.cancel(job_id)
     assert not records.requeue(job_id, attempt, "lost")
 
 
-def end_after_all_attempts(records: JobStore, job_id: str) -> None:
+def end_after_all_attempts(records: JobStore, job_id: str, _: Redis) -> None:
     for _ in range(MAX_ATTEMPTS):
         records.requeue(job_id, run_to(records, job_id), "lost")
 
 
-def end_by_a_request_that_cannot_be_read(records: JobStore, job_id: str) -> None:
-    records._redis.set(f"job:{job_id}:request", "{")
+def end_by_a_request_that_cannot_be_read(records: JobStore, job_id: str, redis: Redis) -> None:
+    redis.set(f"job:{job_id}:request", "{")
     assert records.claim("w") is None
 
 
-ENDS: list[Callable[[JobStore, str], Any]] = [
-    lambda records, job_id: records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id)),
-    lambda records, job_id: records.fail(job_id, run_to(records, job_id), "broken"),
-    lambda records, job_id: records.cancel(job_id),
+End = Callable[[JobStore, str, Redis], Any]
+ENDS: list[End] = [
+    lambda records, job_id, _: records.complete(job_id, run_to(records, job_id, Stage.LOAD), body(job_id)),
+    lambda records, job_id, _: records.fail(job_id, run_to(records, job_id), "broken"),
+    lambda records, job_id, _: records.cancel(job_id),
     end_cancelled_while_running,
     end_cancelled_by_requeue,
     end_after_all_attempts,
@@ -440,15 +442,13 @@ ENDS: list[Callable[[JobStore, str], Any]] = [
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_every_end_gives_the_keys_place_back_once(
-    records: JobStore, redis: Redis, end: Callable[[JobStore, str], Any]
-) -> None:
+def test_every_end_gives_the_keys_place_back_once(records: JobStore, redis: Redis, end: End) -> None:
     owner = key("k1", max_jobs=2)
     assert records.create("a", EVALUATE, key=owner) and records.create("b", EVALUATE, key=owner)
     assert not records.create("c", EVALUATE, key=owner)
     assert records.create("b", EVALUATE, key=owner), "a call that is repeated after a lost answer"
     assert records.get("c") is None
-    end(records, "a")
+    end(records, "a", redis)
     assert seen(records, "a").state.terminal
     records.cancel("a")
     assert records.create("c", EVALUATE, key=owner)

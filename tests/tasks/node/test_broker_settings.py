@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from domain.paths import ROOT
 from stack.redis_server import RedisServer
 from tasks.node import broker_settings
-from tasks.node.broker_settings import CODES, BrokerCheck, _is_local, broker_warnings
+from tasks.node.broker_settings import CODES, BrokerCheck, broker_warnings, is_local
 from tests.conftest import free_port, start_redis
 
 OPEN = ("--bind", "0.0.0.0", "--protected-mode", "no")
@@ -77,7 +77,7 @@ def test_a_server_without_a_password_is_told_of_where_others_may_reach_it(tmp_pa
     ],
 )
 def test_which_addresses_nobody_else_reaches(host: str, local: bool) -> None:
-    assert _is_local({"host": host}) is local
+    assert is_local({"host": host}) is local
 
 
 def test_where_it_refuses_to_say_that_is_said(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_what_a_zygote_forks_is_noted(tmp_path: Path, register: ProcessRegister)
 
 def test_whom_it_is_asked_for_takes_no_time_of_the_device(register: ProcessRegister) -> None:
     owners = CardOwners(register, os.getppid())
-    began = time.process_time()
+    began = time.thread_time()
     for _ in range(100):
         owners.look([os.getpid(), GONE])
-    assert (time.process_time() - began) / 100 < 0.01
+    assert (time.thread_time() - began) / 100 < 0.01

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
+import threading
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -15,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tasks.evaluation import self_test
 from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.quarantine import CONSECUTIVE_FAULTS, FAULTS, Quarantine
-from tasks.jobs.job_notifier import CHANNEL, JobNotifier
+from tasks.jobs.job_notifier import CHANNEL, LISTENER, JobNotifier
 from tasks.jobs.job_store import JobStore
 from tasks.node import periodic_thread
 from tasks.node.device_info import CPU
@@ -30,7 +31,7 @@ NO_PROCESS = BlockingIOError(11, "Resource temporarily unavailable")
 
 
 @pytest.mark.parametrize("error", [NO_PROCESS, RuntimeError("can't start new thread"), RedisConnectionError("gone")])
-def test_a_loop_outlives_whatever_its_turns_raise(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_periodic_thread_outlives_exceptions_of_its_turns(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     turns, missed, again = [], [], Event()
 
     def turn() -> None:
@@ -74,7 +75,7 @@ def test_a_worker_says_which_of_its_loops_fail(redis: Redis) -> None:
     ["no JSON", "[]", "3", "null", "{}", "[" * 100_000, '{"name": "old@here"}'],
     ids=["no JSON", "a list", "a number", "null", "empty", "deep", "of another version"],
 )
-def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Redis) -> None:
+def test_workers_skips_an_unreadable_heartbeat(note: str, redis: Redis) -> None:
     Heartbeat(redis, "good@here", CPU, 1, {}).beat()
     redis.sadd("workers", "old@here")
     redis.set("worker:old@here", note)
@@ -84,7 +85,7 @@ def test_a_heartbeat_that_cannot_be_read_ends_nobodys_look(note: str, redis: Red
     Reconciler(redis, records, ttl_s=60).run_once()
 
 
-def test_a_heartbeat_of_wrong_types_is_left_out(redis: Redis) -> None:
+def test_workers_skips_a_heartbeat_of_wrong_types(redis: Redis) -> None:
     Heartbeat(redis, "w", CPU, 1, {}).beat()
     said = json.loads(redis.get("worker:w") or b"")
     for field, value in {"seen_at": "now", "max_workers": None, "failing": "no", "gpu_available": 1}.items():
@@ -115,19 +116,19 @@ def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monke
     assert reasons[1] is not None and "could not be started" in reasons[1]
 
 
-def test_a_self_test_may_print_as_much_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_with_much_output_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "TIMEOUT_S", WAIT_S)
     much = "import sys; print('a warning ' * 100_000); print('the last word'); sys.exit(int(sys.argv[1]))"
-    assert self_test._failure_of([sys.executable, "-c", much, "0"], Event()) is None
-    told = self_test._failure_of([sys.executable, "-c", much, "1"], Event())
+    assert self_test.failure_of([sys.executable, "-c", much, "0"], Event()) is None
+    told = self_test.failure_of([sys.executable, "-c", much, "1"], Event())
     assert told is not None and told.endswith("the last word") and len(told) <= self_test.MAX_CHARS
 
 
-def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(redis: Redis) -> None:
-    hub = JobNotifier(redis)
+def test_job_notifier_outlives_a_message_that_is_no_text(redis: Redis) -> None:
+    hub, others = JobNotifier(redis), listeners()
     try:
         with hub.watch("a") as change:
-            listener = hub._listener
+            ours = listeners() - others
 
             def heard() -> bool:
                 redis.publish(CHANNEL, "a")
@@ -137,13 +138,26 @@ def test_who_listens_for_jobs_outlives_an_answer_that_it_does_not_understand(red
             redis.publish(CHANNEL, b"\xff\xfe no text")
             change.clear()
             until(heard)
-            assert hub._listener is listener and listener is not None and listener.is_alive()
+            assert listeners() - others == ours and len(ours) == 1
     finally:
         hub.close()
 
 
-def test_a_card_sampler_that_says_what_is_no_text_is_ended_and_so_started_again() -> None:
-    talks = "import sys, time; sys.stdout.buffer.write(b'\\xff\\xff\\n'); sys.stdout.flush(); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", talks], stdout=subprocess.PIPE, text=True, encoding="utf-8") as talker:
-        CardSampler("no card")._read_output(talker)
-        assert talker.wait(WAIT_S) != 0
+def listeners() -> set[int | None]:
+    """The threads that listen for changes of jobs, by number."""
+    return {thread.native_id for thread in threading.enumerate() if thread.name == LISTENER}
+
+
+def test_a_card_sampler_that_prints_no_text_is_killed_and_started_again(tmp_path: Path) -> None:
+    talks = """
+import pathlib, sys, time
+pathlib.Path(sys.argv[1], str(time.monotonic_ns())).touch()
+sys.stdout.buffer.write(b"\\xff\\xff\\n")
+sys.stdout.flush()
+time.sleep(600)
+"""
+    sampler = CardSampler("no card", [sys.executable, "-c", talks, str(tmp_path)])
+    try:
+        until(lambda: sampler.reading() is None and len(list(tmp_path.iterdir())) > 1)
+    finally:
+        sampler.stop()

@@ -7,10 +7,13 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from domain.settings import settings
 from tasks.node.toolchain import Compilers
+from tests.child_processes import running
+from tests.tasks.example_jobs import until
 
 WITHIN_S = 120
 
@@ -32,20 +35,29 @@ def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compi
     settings.cache_clear()
 
 
-def test_the_process_finds_the_project(compilers: Compilers, capfd: pytest.CaptureFixture[str]) -> None:
+def test_precompile_without_a_python_path_finds_the_project(
+    compilers: Compilers, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     compilers.precompile()
-    process = compilers._process
-    assert process is not None
-    assert process.wait(WITHIN_S) == 0
-    assert "no precompiled header" in capfd.readouterr().err
+    (process,) = running("tasks.node.toolchain")
+    printed = ""
+
+    def ended() -> bool:
+        nonlocal printed
+        printed += capfd.readouterr().err
+        return process.status() == psutil.STATUS_ZOMBIE
+
+    until(ended, WITHIN_S)
+    assert "no precompiled header" in printed
+    compilers.precompile()
+    assert "no headers are precompiled" not in caplog.text, "it has ended with 0"
 
 
-def test_a_failure_is_told_once(compilers: Compilers, caplog: pytest.LogCaptureFixture) -> None:
+def test_precompile_logs_a_failure_once(compilers: Compilers, caplog: pytest.LogCaptureFixture) -> None:
     compilers.precompile()
-    process = compilers._process
-    assert process is not None
+    (process,) = running("tasks.node.toolchain")
     process.kill()
-    process.wait()
+    until(lambda: process.status() == psutil.STATUS_ZOMBIE)
     with caplog.at_level(logging.WARNING, "tasks.node.toolchain"):
         compilers.precompile()
         compilers.precompile()
