@@ -53,7 +53,7 @@ def judged(
 ) -> Report:
     """Judges one kernel; raises RuntimeError if it does not pass."""
     wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **options}
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     if report.outcome.status is not Status.PASSED or report.outcome.timing is None:
         raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
     return report

@@ -96,7 +96,7 @@ class DistributionCheck:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel was wrong before")
         if self._has_failed:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
-        if now + 2 * self._call_s > self._trials.deadline:
+        if not self._trials.budget.fits(2 * self._call_s):
             return NO_TIME
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
@@ -218,7 +218,7 @@ class DistributionCheck:
         """Outputs for further perturbed inputs, each with its factor, as long as time is left."""
         with suppress(KernelFault):  # The evidence found before stays valid.
             for number, factor in FURTHER:
-                if time.monotonic() > min(self._until, self._trials.deadline - 2 * self._call_s):
+                if time.monotonic() > min(self._until, self._trials.budget.deadline - 2 * self._call_s):
                     return
                 run = self._run_in_float64(distribution, number, factor * by)
                 if run is None:
@@ -268,7 +268,7 @@ class DistributionCheck:
         return slots.read(window.snapshot)[0]
 
     def _latest(self) -> float:
-        return min(self._trials.deadline, time.monotonic() + self._call_s)
+        return self._trials.budget.within(self._call_s)
 
 
 def untried(why: Flag) -> dict[str, Any]:

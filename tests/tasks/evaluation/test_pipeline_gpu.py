@@ -22,6 +22,7 @@ from profiling.roofline.limits import RATES_UNKNOWN
 from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.timing.gate_calibration import GROW, HELD_UP
 from tests.own_worker import own_worker
 
@@ -51,7 +52,7 @@ def judged(
     **more: Any,
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), worker, progress, lambda: False)
+    return run(Request.from_wire(wire | more), worker, JobCallbacks(progress))
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def worker() -> Iterator[Any]:
 
 def judged(worker: Any, source: str) -> Report:
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 50, "timeout": 120}
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def time_ms(report: Report) -> float:
