@@ -11,6 +11,7 @@ from typing import Any
 from domain.result import Speedup
 from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError
+from tasks.correctness.distribution_check import DistributionSummary
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.inputs_summary import inputs_summary
@@ -55,7 +56,7 @@ class DeviceScope:
         self.weights: Weights | None = None
         self.example: dict[str, Arguments] = {}
         self.timekeeper: Timekeeper | None = None
-        self.distributions: dict[str, Any] | None = None
+        self.distributions: DistributionSummary | None = None
 
     @contextmanager
     def hold(self, deferred: ExitStack) -> Iterator[None]:

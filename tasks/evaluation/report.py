@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from domain.request import Request
-from domain.result import Outcome, Report, Status
+from domain.result import DeviceReport, Outcome, Report, Status
 from profiling.gpu.xid_errors import summary
 from tasks.diagnostics.post_timing_checks import NOT_REACHED
 from tasks.evaluation.device_scope import DeviceUse
@@ -30,13 +31,14 @@ def make_report(
     failed = reference if candidate.reference is not None and candidate.reference.fault is not None else None
     return Report(
         outcome(job.request, candidate, use.inputs, failed),
-        _environment(job, kernel_runs, use),
+        environment(job.worker.target),
         reference,
         use.speedup,
         device_metrics,
-        job.request.budget.to_dict(compares=reference is not None),
-        use.spent_s,
-        sum(kernel_run.build.seconds for kernel_run in kernel_runs),
+        budget=job.request.budget.to_dict(compares=reference is not None),
+        spent_s=use.spent_s,
+        built_s=sum(kernel_run.build.seconds for kernel_run in kernel_runs),
+        device=_device(job, kernel_runs, use),
     )
 
 
@@ -99,9 +101,9 @@ def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:
     )
 
 
-def _environment(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> dict[str, Any]:
-    held = {"device_seconds": job.queues.held_s + use.held_s, "window_seconds": use.windows_s}
-    report = environment(job.worker.target) | held
-    if use.card_errors is not None and job.worker.device.is_cuda:
-        report |= {"multi_queue_roles": roles_with_own_queues(kernel_runs), "gpu_errors": summary(use.card_errors)}
-    return report
+def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> DeviceReport:
+    held = DeviceReport(job.queues.held_s + use.held_s, use.windows_s)
+    if use.card_errors is None or not job.worker.device.is_cuda:
+        return held
+    own_queues, errors = roles_with_own_queues(kernel_runs), summary(use.card_errors)
+    return replace(held, multi_queue_roles=own_queues, gpu_errors=errors)

@@ -682,9 +682,9 @@ def test_what_the_driver_reported_is_told(
     candidate = KernelRun("candidate", request.kernel, tmp_path / "candidate")
     candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
     use = DeviceUse(card_errors=[CardError(31)])
-    where = make_report(JobContext.of(request, worker), [candidate], use, None).environment
-    assert [error["xid"] for error in where["gpu_errors"]] == [31]
-    assert where["multi_queue_roles"] == [], "it has no context"
+    device = make_report(JobContext.of(request, worker), [candidate], use, None).device
+    assert [error["xid"] for error in device.gpu_errors or ()] == [31]
+    assert device.multi_queue_roles == [], "it has no context"
 
 
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])

@@ -323,7 +323,7 @@ def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(worker: Any) -
     assert outcome.status is Status.RUNTIME_ERROR, outcome
     assert "illegal" in f"{outcome.message}{outcome.log}".lower()
     # The driver may not tell its events in a container; where it does, it tells an error that is the kernel's.
-    told = report.environment["gpu_errors"]
+    told = report.device.gpu_errors
     print(told)
     assert "unavailable" in told or not any(error["is_hardware_fault"] for error in told)
     check_recovery(worker)
