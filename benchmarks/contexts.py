@@ -73,7 +73,7 @@ class Figures:
             return
         self.times_us.append(timing.latency_ms * 1e3)
         self.ratios.append(speedup.ratio)
-        self.device_s.append(report.environment["device_seconds"])
+        self.device_s.append(report.device.held_s)
         self.distinguished += speedup.verdict != "not_distinguishable"
         self.disturbed += any(flag.code in DISTURBED for flag in timing.flags)
 

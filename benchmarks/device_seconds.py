@@ -104,7 +104,7 @@ def _jobs(
 
 
 def _figures(reports: list[Report], seconds: list[float]) -> Iterator[str]:
-    held = [report.environment["device_seconds"] for report in reports]
+    held = [report.device.held_s for report in reports]
     timings = [report.outcome.timing for report in reports if report.outcome.timing is not None]
     yield f"{statistics.median(held):.2f}"
     yield f"{min(held):.2f} to {max(held):.2f}"

@@ -53,7 +53,7 @@ def judged(
 ) -> Report:
     """Judges one kernel; raises RuntimeError if it does not pass."""
     wire = {"kernel": kernel, "reference": reference, "num_trials": 100, "timeout": 120, **options}
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     if report.outcome.status is not Status.PASSED or report.outcome.timing is None:
         raise RuntimeError(f"{report.outcome.status}: {report.outcome.message}")
     return report
@@ -159,7 +159,7 @@ def _repeated(reports: list[Report]) -> list[str]:
         *(f"{part:.2%}" for part in ((high - low) / middle, statistics.stdev(times) / middle)),
         spread_within_jobs([timing.per_process_ms for timing in timings]),
         f"{statistics.median(timing.relative_ci or 0.0 for timing in timings):.2%}",
-        f"{statistics.median(report.environment['device_seconds'] for report in reports):.2f}",
+        f"{statistics.median(report.device.held_s for report in reports):.2f}",
     ]
 
 
@@ -203,7 +203,7 @@ def comparisons(worker: WorkerContext, console: Terminal, options: Options) -> N
 def _compared(reports: list[Report]) -> list[str]:
     speedups = [report.speedup for report in reports if report.speedup is not None]
     verdicts = [speedup.verdict for speedup in speedups]
-    spent = [report.environment["device_seconds"] for report in reports]
+    spent = [report.device.held_s for report in reports]
     return [
         *(str(verdicts.count(verdict)) for verdict in ("slower", "faster", "not_distinguishable")),
         f"{statistics.median(speedup.ratio for speedup in speedups):.4f}",

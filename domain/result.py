@@ -175,9 +175,31 @@ class Speedup:
 
 
 @dataclass(frozen=True)
+class DeviceReport:
+    """A job's time on the device, and what the driver reported meanwhile; part of the body's `environment`.
+
+    - `held_s`, `windows_s`: seconds for which the job held the device, and seconds of its windows.
+    - `multi_queue_roles`, `gpu_errors`: sides whose contexts had several hardware queues, and the card's errors or why
+      they are unknown; both None where the job never had a GPU.
+    """
+
+    held_s: float = 0.0
+    windows_s: float = 0.0
+    multi_queue_roles: list[str] | None = None
+    gpu_errors: list[dict[str, Any]] | dict[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        on_gpu = {"multi_queue_roles": self.multi_queue_roles, "gpu_errors": self.gpu_errors}
+        times = {"device_seconds": self.held_s, "window_seconds": self.windows_s}
+        return times | {name: value for name, value in on_gpu.items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Report:
     """A finished job: the kernel's outcome, the reference's if there is one, and where it ran.
 
+    - `environment`: host, device and versions, JSON-ready.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
@@ -190,6 +212,7 @@ class Report:
     budget: dict[str, Any] | None = None
     spent_s: float = 0.0
     built_s: float = 0.0
+    device: DeviceReport = field(default_factory=DeviceReport)
 
     @property
     def texts(self) -> dict[str, bytes]:
@@ -220,7 +243,7 @@ class Report:
 
     def body(self, job_id: str) -> dict[str, Any]:
         """The original service's response with our additions; JSON-ready."""
-        environment = self.environment
+        environment = self.environment | self.device.to_dict()
         body: dict[str, Any] = {
             "job_id": job_id,
             "status": "success",

@@ -17,6 +17,7 @@ from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
 from tasks.runtime.freeze import frozen_others
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.time_budget import TimeBudget
 from tasks.runtime.worker_context import WorkerContext
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
@@ -64,7 +65,7 @@ class BoundaryExcuses:
         return Flag(FlagCode.ROUNDING_DECIDES, ROUNDING_DECIDES_MESSAGE.format(**counts), counts)
 
     def excuse_boundary_elements(
-        self, comparisons: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, deadline: float
+        self, comparisons: list[CallComparison], slots: Slots, expected: Outputs, actual: Outputs, budget: TimeBudget
     ) -> list[CallComparison]:
         """The comparisons of all calls, with those passed whose wrong elements the reference itself can produce.
 
@@ -87,7 +88,7 @@ class BoundaryExcuses:
                 return comparisons
             if not few_are_wrong(expected_outputs, actual_outputs, self._tolerance):
                 return comparisons
-            runs = self._runs(slots.arguments(call), deadline)
+            runs = self._runs(slots.arguments(call), budget)
             with closing(runs):
                 if not explained_by_jumps(expected_outputs, actual_outputs, runs, self._tolerance):
                     return comparisons
@@ -98,7 +99,7 @@ class BoundaryExcuses:
         }
         return [right.get(call, one) for call, one in enumerate(comparisons)]
 
-    def _runs(self, arguments: Arguments, deadline: float) -> Generator[Outputs, None, None]:
+    def _runs(self, arguments: Arguments, budget: TimeBudget) -> Generator[Outputs, None, None]:
         """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
@@ -112,7 +113,7 @@ class BoundaryExcuses:
                 for number, factor in ((0, 0), *PERTURBATIONS):
                     if time.monotonic() - began > self._left_s:
                         return
-                    session.set_deadline(min(deadline, time.monotonic() + CALL_S))
+                    session.set_deadline(budget.within(CALL_S))
                     outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
                     if outputs is None:
                         return
@@ -121,7 +122,7 @@ class BoundaryExcuses:
             self.failed = True  # The reference's runner gets no more requests: later faults would not be its own.
         finally:
             self._left_s -= time.monotonic() - began
-            session.set_deadline(deadline)
+            session.set_deadline(budget.deadline)
 
 
 def _perturbed(arguments: Arguments, kinds: list[ValueTraits], number: int, by: float) -> Arguments:

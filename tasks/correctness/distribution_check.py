@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from domain.fault import KernelFault
@@ -49,8 +49,17 @@ TOO_LARGE = Flag(
 )
 
 
+@dataclass(frozen=True)
+class DistributionSummary:
+    """The report's `inputs.distributions`: those checked, why others were not, and why inputs stayed as drawn."""
+
+    checked: list[str] = field(default_factory=list)
+    skipped: dict[str, Flag] = field(default_factory=dict)
+    unmodified_inputs: dict[str, str] = field(default_factory=dict)
+
+
 class DistributionCheck:
-    """Runs on the runners of validated trials; `summary` becomes the report's `inputs.distributions`."""
+    """Runs on the runners of validated trials; `summary` says what came of it."""
 
     def __init__(self, trials: Trials, inputs: InputPerturbation) -> None:
         self._trials = trials
@@ -68,10 +77,9 @@ class DistributionCheck:
         self._skipped: dict[str, Flag] = {}
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """The distributions that were checked, those that were skipped and why, and the inputs that stayed as drawn."""
-        skipped = {name: asdict(flag) for name, flag in self._skipped.items()}
-        return {"checked": self._checked, "skipped": skipped, "unmodified_inputs": self._inputs.unchanged}
+    def summary(self) -> DistributionSummary:
+        """The distributions that were checked until now."""
+        return DistributionSummary(self._checked, self._skipped, self._inputs.unchanged)
 
     def run(self) -> None:
         """Compare on every distribution; stop at the first wrong output or failure."""
@@ -96,7 +104,7 @@ class DistributionCheck:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel was wrong before")
         if self._has_failed:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
-        if now + 2 * self._call_s > self._trials.deadline:
+        if not self._trials.budget.fits(2 * self._call_s):
             return NO_TIME
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
@@ -218,7 +226,7 @@ class DistributionCheck:
         """Outputs for further perturbed inputs, each with its factor, as long as time is left."""
         with suppress(KernelFault):  # The evidence found before stays valid.
             for number, factor in FURTHER:
-                if time.monotonic() > min(self._until, self._trials.deadline - 2 * self._call_s):
+                if time.monotonic() > min(self._until, self._trials.budget.deadline - 2 * self._call_s):
                     return
                 run = self._run_in_float64(distribution, number, factor * by)
                 if run is None:
@@ -268,13 +276,12 @@ class DistributionCheck:
         return slots.read(window.snapshot)[0]
 
     def _latest(self) -> float:
-        return min(self._trials.deadline, time.monotonic() + self._call_s)
+        return self._trials.budget.within(self._call_s)
 
 
-def untried(why: Flag) -> dict[str, Any]:
+def untried(why: Flag) -> DistributionSummary:
     """The summary if the check could not run at all."""
-    skipped = {distribution.name: asdict(why) for distribution in DISTRIBUTIONS}
-    return {"checked": [], "skipped": skipped, "unmodified_inputs": {}}
+    return DistributionSummary(skipped={distribution.name: why for distribution in DISTRIBUTIONS})
 
 
 def _lack_of_evidence(evidence: NoiseCheck) -> str:

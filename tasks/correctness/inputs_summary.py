@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from tasks.correctness.distribution_check import DistributionSummary
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.weight_sync import Weights
 
@@ -12,7 +13,7 @@ from tasks.correctness.weight_sync import Weights
 def inputs_summary(
     inputs: TrialInputs | None,
     weights: Weights | None,
-    distributions: dict[str, Any] | None,
+    distributions: DistributionSummary | None,
     secret: int,
     *,
     replayed: bool,
@@ -28,5 +29,5 @@ def inputs_summary(
         summary["weights"] = weights.summary
         summary["weight_findings"] = [asdict(flag) for flag in weights.findings]
     if distributions is not None:
-        summary["distributions"] = distributions
+        summary["distributions"] = asdict(distributions)
     return summary | {"replay_seed": f"{secret:x}", "inputs_replayed": replayed}

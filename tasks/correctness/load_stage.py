@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from domain.fault import KernelFault
@@ -11,41 +10,35 @@ from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
 from tasks.correctness.input_batches import Arguments
 from tasks.runtime.freeze import frozen_others
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.worker_context import WorkerContext
 from validation.compare.output_matching import match_outputs
 from validation.inputs.contract_inputs import ContractInputs
 
 PROBE_CALLS = 4
-COMPILED_LATE = (
-    "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
-    "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
-)
 
 
 class Preparation:
     """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
-    def __init__(self, kernel_runs: list[KernelRun], worker: WorkerContext) -> None:
+    def __init__(self, job: JobContext, kernel_runs: list[KernelRun]) -> None:
+        self.job = job
         self.kernel_runs = kernel_runs
-        self.worker = worker
+        self.worker = job.worker
 
-    def time_launches(self, cancelled: Callable[[], bool]) -> None:
+    def time_launches(self) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
         for kernel_run in self.kernel_runs:
             if kernel_run.pooled_runner is not None:
-                kernel_run.launch_shift_ms = self.worker.launch_shift_ms(kernel_run.pooled_runner, cancelled)
+                kernel_run.launch_shift_ms = self.worker.launch_shift_ms(kernel_run.pooled_runner, self.job.cancelled)
 
-    def load(self, deadline: float, seed: int) -> None:
-        """Load every kernel, one after the other."""
+    def load(self) -> None:
+        """Load every kernel, one after the other; the job's time begins."""
+        self.job.budget.start()
         for kernel_run in self.kernel_runs:
-            kernel_run.open_session.set_deadline(deadline)
-            kernel_run.spent_s = 0.0
-        if len(self.kernel_runs) > 1:
-            self.kernel_runs[0].candidate = self.kernel_runs[1]
-            self.kernel_runs[1].reference = self.kernel_runs[0]
+            kernel_run.start_time(self.job.budget.deadline)
         for kernel_run in self.kernel_runs:
-            self._load(kernel_run, seed)
+            self._load(kernel_run)
 
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Call all kernels at once, so that loading libraries takes only the longer of both times.
@@ -66,8 +59,6 @@ class Preparation:
         for kernel_run in kernel_runs:
             with kernel_run.attribute_faults():
                 kernel_run.probe = kernel_run.open_session.finish_probe()
-                if kernel_run.probe.compiled:
-                    kernel_run.compiled_at_run_time = COMPILED_LATE.format(names=", ".join(kernel_run.probe.compiled))
                 if len(self.kernel_runs) > 1 and not kernel_run.probe.outputs:
                     raise KernelFault(
                         Status.WRONG_RESULT,
@@ -88,7 +79,7 @@ class Preparation:
                 candidate.probe = actual.ordered(order)
                 candidate.open_session.order(order)
 
-    def _load(self, kernel_run: KernelRun, seed: int) -> None:
+    def _load(self, kernel_run: KernelRun) -> None:
         if not kernel_run.is_unmodified:
             # Only a process that a builder left behind, or the other kernel, can have changed the files.
             message = f"files of the {kernel_run.role} were changed from outside after its build"
@@ -101,12 +92,8 @@ class Preparation:
             if kernel_run.kernel.io is not None:
                 self._admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
             # Both models start from the same seed, so that equal layers have equal weights.
-            kernel_run.loaded = session.load(
-                kernel_run.kernel, kernel_run.artifact, self._init_arguments(kernel_run), seed
-            )
-        kernel_run.compiled = True
-        kernel_run.entry = kernel_run.loaded.entry
-        kernel_run.facts |= kernel_run.loaded.facts
+            init, seed = self._init_arguments(kernel_run), self.job.weights_seed
+            kernel_run.loaded = session.load(kernel_run.kernel, kernel_run.build.artifact, init, seed)
 
     def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""

@@ -67,17 +67,13 @@ Finding = tuple[FlagCode, str]
 
 
 class ParameterCheck:
-    """The check of one job whose `weights` are shared. It adds to their findings, and a wrong output to `trials`.
+    """The check of one job whose `weights` are shared. It adds to their findings, and a wrong output to `trials`."""
 
-    `seed` is the seed under which both kernels were constructed.
-    """
-
-    def __init__(self, weights: Weights, trials: Trials, inputs: InputPerturbation, secret: int, seed: int) -> None:
+    def __init__(self, weights: Weights, trials: Trials, inputs: InputPerturbation) -> None:
         self._weights = weights
         self._trials = trials
         self._inputs = inputs
-        self._secret = secret
-        self._seed = seed
+        self._secret = trials.job.secret
         self._reference, self._candidate = trials.kernel_runs
         self._first = weights.state.weights
         self._names = constant(weights.state)
@@ -96,13 +92,13 @@ class ParameterCheck:
                 "its weights fit the candidate: a candidate that ignores them passes"
             )
             self._note(FlagCode.WEIGHTS_UNTESTED, message)
-        elif time.monotonic() + TRY_S > self._trials.deadline:
+        elif not self._trials.budget.fits(TRY_S):
             self._weights.findings.append(UNTRIED)
             if self._candidate.timing is not None:
                 self._candidate.timing.flags.append(UNTRIED)
         else:
             which = f"other values for those of one value ({listed(self._names)})"
-            self._until = min(self._trials.deadline, time.monotonic() + 2 * TRY_S)
+            self._until = self._trials.budget.within(2 * TRY_S)
             try:
                 self._note(*self._check(which))
             except KernelFault as fault:
@@ -224,7 +220,12 @@ class ParameterCheck:
         session.set_deadline(self._until)
         init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(
-            candidate.kernel, candidate.artifact, init, self._seed, noise=noise, all_constants=all_constants
+            candidate.kernel,
+            candidate.build.artifact,
+            init,
+            self._trials.job.weights_seed,
+            noise=noise,
+            all_constants=all_constants,
         )
         weights = session.state().weights
         if loaded.left_state:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -12,7 +11,6 @@ import torch
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
-from domain.request import Request
 from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
@@ -30,8 +28,8 @@ from tasks.correctness.write_checks import (
     unwritten_hint,
 )
 from tasks.runtime.freeze import WindowOptions, undisturbed_window
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.worker_context import WorkerContext
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import describe_permutation
@@ -69,22 +67,21 @@ class Trials:
 
     def __init__(
         self,
+        job: JobContext,
         kernel_runs: list[KernelRun],
         inputs: TrialInputs,
         example: dict[str, Arguments],
-        worker: WorkerContext,
-        request: Request,
-        deadline: float,
         advice: str | None = None,
     ) -> None:
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
         self.inputs = inputs
         self.example = example
-        self.worker = worker
-        self.request = request
-        self.deadline = deadline
-        self.tolerance = requested(request.atol, request.rtol)
+        self.job = job
+        self.worker = job.worker
+        self.request = job.request
+        self.budget = job.budget
+        self.tolerance = requested(self.request.atol, self.request.rtol)
         self.weak_reference_findings: list[Flag] = []
         self._advice = advice
         self._input_mutation_differs = False
@@ -96,7 +93,7 @@ class Trials:
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
-        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.candidate, worker, self.tolerance)
+        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.candidate, self.worker, self.tolerance)
 
     @property
     def warnings(self) -> list[Flag]:
@@ -130,7 +127,7 @@ class Trials:
         self.fill(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
         for kernel_run in self.kernel_runs:
-            kernel_run.upper_bound_ms = windows[kernel_run.role].elapsed_ms / slots[kernel_run.role].calls
+            kernel_run.cap_estimate(windows[kernel_run.role].elapsed_ms / slots[kernel_run.role].calls)
         # Two calls are enough to tell which outputs a call certainly writes.
         answers = {role: slots[role].read(window.snapshot) for role, window in windows.items()}
         self._first_outputs = {role: calls[:2] for role, calls in answers.items()}
@@ -208,7 +205,7 @@ class Trials:
         self._sample.consider(slots[reference.role], expected, actual)
         comparisons = compare_stacked(expected, actual, self.tolerance)
         comparisons = self._boundary_excuses.excuse_boundary_elements(
-            comparisons, slots[reference.role], expected, actual, self.deadline
+            comparisons, slots[reference.role], expected, actual, self.budget
         )
         self._compared.add(comparisons)
         first = next((call for call, comparison in enumerate(comparisons) if not comparison.passed), None)
@@ -230,13 +227,6 @@ class Trials:
         self._compared.add([comparison])
         self._note_comparison()
 
-    def extend_deadline(self, seconds: float) -> None:
-        """Extend the job's deadline by the time that it waited for other jobs."""
-        self.deadline += seconds
-        for kernel_run in self.kernel_runs:
-            if kernel_run.session is not None:
-                kernel_run.session.set_deadline(self.deadline)
-
     def check_precision(self) -> None:
         """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
@@ -247,7 +237,7 @@ class Trials:
             return
         if not self.request.thorough:
             return
-        reference.session.set_deadline(min(self.deadline, time.monotonic() + PRECISION_S))
+        reference.session.set_deadline(self.budget.within(PRECISION_S))
         try:
             exact = reference.session.double(self._sample.arguments)
         except KernelFault:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
 from sandbox.supervisor.messages import ModelState
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.time_budget import TimeBudget
 from validation.compare.bitwise import identical
 
 TRY_S = 5.0
@@ -70,19 +70,19 @@ class Weights:
         """The weights that the candidate got from the reference; empty if each has its own."""
         return self._state.weights if self.summary == COPIED else {}
 
-    def check_buffers(self, deadline: float) -> None:
+    def check_buffers(self, budget: TimeBudget) -> None:
         """Report buffers (running statistics) that calls of the reference change, and calls of the candidate do not.
 
         Both runners report their own state, so this is no verdict: buffers are not part of an output.
         """
         first = {name: value for name, value in self.shared.items() if isinstance(value, torch.Tensor)}
         buffers = first.keys() - self._state.parameters
-        if not buffers or time.monotonic() + TRY_S > deadline:
+        if not buffers or not budget.fits(TRY_S):
             return
         ends: list[dict[str, Any]] = []
         for kernel_run in (self._reference, self._candidate):
             session = kernel_run.open_session
-            session.set_deadline(min(deadline, time.monotonic() + TRY_S))
+            session.set_deadline(budget.within(TRY_S))
             try:
                 ends.append(session.state().weights)
             except KernelFault as fault:

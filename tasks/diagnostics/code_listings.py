@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backends.code_listings import CodeText, MissingText
@@ -18,8 +18,8 @@ from domain.kernel import KernelType
 from domain.listing import Form, Listing, NoListing, pack
 from domain.result import Status
 from tasks.builds.build_session import deadline_in
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.worker_context import WorkerContext
 
 READ_S = 20.0
 """Maximum seconds of reading for each of the two kernels; part of `attempt_monitor.SLACK_S`."""
@@ -32,21 +32,30 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def extract_code(
-    kernel_run: KernelRun, forms: Iterable[Form], worker: WorkerContext, cancelled: Callable[[], bool]
-) -> None:
+def read_code(kernel_runs: Sequence[KernelRun], job: JobContext, end_runners: Callable[[], None]) -> None:
+    """Record the code of every kernel. Runners must have ended before the referee reads the files that they leave.
+
+    `end_runners` is called for that if there is anything to read. Raises JobCancelled.
+    """
+    if any(_has_code(kernel_run, job.request.artifacts) for kernel_run in kernel_runs):
+        end_runners()
+    for kernel_run in kernel_runs:
+        _extract_code(kernel_run, job)
+
+
+def _extract_code(kernel_run: KernelRun, job: JobContext) -> None:
     """Record at least one entry for each form, which may be the reason why there is no code. Raises JobCancelled.
 
     For kernels that Triton compiled at a call, also record the resources of their machine code, even without `forms`.
     """
-    requested_forms = list(forms)
+    requested_forms = list(job.request.artifacts)
     listings: list[Listing | NoListing] = [NoListing(form, "the kernel was not compiled") for form in requested_forms]
-    if has_code(kernel_run, requested_forms):
-        listings = _read(kernel_run, requested_forms, worker, cancelled, with_needs=_compiled_at_calls(kernel_run))
-    kernel_run.listings = listings if requested_forms else None
+    if _has_code(kernel_run, requested_forms):
+        listings = _read(kernel_run, requested_forms, job, with_needs=_compiled_at_calls(kernel_run))
+    kernel_run.diagnosis.listings = listings if requested_forms else None
 
 
-def has_code(kernel_run: KernelRun, forms: Sequence[Form]) -> bool:
+def _has_code(kernel_run: KernelRun, forms: Sequence[Form]) -> bool:
     """Whether there is anything to read."""
     return kernel_run.was_compiled and (bool(forms) or _compiled_at_calls(kernel_run))
 
@@ -57,12 +66,12 @@ def _compiled_at_calls(kernel_run: KernelRun) -> bool:
     return there and "variants" not in kernel_run.facts
 
 
-def _read(
-    kernel_run: KernelRun, forms: list[Form], worker: WorkerContext, cancelled: Callable[[], bool], *, with_needs: bool
-) -> list[Listing | NoListing]:
+def _read(kernel_run: KernelRun, forms: list[Form], job: JobContext, *, with_needs: bool) -> list[Listing | NoListing]:
     session = None
     try:
-        session = worker.session(kernel_run.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=cancelled)
+        session = job.worker.session(
+            kernel_run.folder, gpu=False, deadline=deadline_in(READ_S), cancelled=job.cancelled
+        )
         reply = session.code(forms)
     except (KernelFault, InfrastructureFault) as fault:
         late = isinstance(fault, KernelFault) and fault.status is Status.TIMEOUT
@@ -74,8 +83,7 @@ def _read(
         if session is not None:
             session.close()
     if with_needs and reply.kernels:
-        kernels = kernel_run.facts.get("kernels")
-        kernel_run.facts["kernels"] = [*(kernels if isinstance(kernels, list) else []), *reply.kernels]
+        kernel_run.diagnosis.code_needs = reply.kernels
     return _packed(kernel_run, forms, reply.texts)
 
 

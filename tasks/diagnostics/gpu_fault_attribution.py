@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
@@ -15,6 +15,7 @@ from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError
 from sandbox.isolation.scratch_dir import remove
 from tasks.builds.build_session import deadline_in
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
 
@@ -56,14 +57,13 @@ def raise_reported_card_fault(errors: list[CardError] | CardUnavailable | None) 
         )
 
 
-def raise_tested_card_fault(
-    kernel_runs: Iterable[KernelRun], worker: WorkerContext, cancelled: Callable[[], bool]
-) -> None:
+def raise_tested_card_fault(kernel_runs: Iterable[KernelRun], job: JobContext) -> None:
     """Raise InfrastructureFault if a kernel failed like on a failing card, and a runner without a submission fails too.
 
     The failure's text comes from the submission, so it proves nothing by itself. The caller holds the device's lease.
     The test ends the kernels' runners, because they may hold all device memory. Raises JobCancelled.
     """
+    worker = job.worker
     if not worker.device.is_cuda:
         return
     suspects = [kernel_run for kernel_run in kernel_runs if _names_card_error(kernel_run)]
@@ -73,7 +73,7 @@ def raise_tested_card_fault(
         kernel_run.close()
     folder = worker.private_folder(worker.folder / "test")
     try:
-        session = worker.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=cancelled)
+        session = worker.session(folder, gpu=True, deadline=deadline_in(TEST_S), cancelled=job.cancelled)
         try:
             session.open_device()
             session.wait_until_open()

@@ -45,7 +45,7 @@ def read_counters(inspection: Inspection, request: CounterRequest) -> dict[str, 
             side = {"status": "measured", **side}
         except NotInspected as why:
             side = {"status": "unavailable", "reason": str(why), "kernels": [], "kernels_omitted": 0, "advice": []}
-            kernel_run.profile = kernel_run.profile or NoListing(PROFILE, str(why))
+            kernel_run.diagnosis.profile = kernel_run.diagnosis.profile or NoListing(PROFILE, str(why))
         answer[kernel_run.role] = {**side, "seconds": seconds_since(started)}
     candidate = answer[CANDIDATE]
     return {
@@ -81,7 +81,7 @@ def _measure(
     report = read_output(kernel_run.folder / REPORT, MAX_PROFILE_BYTES)
     if failure is not None or report is None:
         raise NotInspected(complaint or failure or "the call launched no kernel, or the profiler saw none")
-    kernel_run.profile = ProfilerReport.of(report)
+    kernel_run.diagnosis.profile = ProfilerReport.of(report)
     printed_by_import = inspection.program(
         kernel_run, [*INTO_FILE, str(ncu), "--import", REPORT, *PRINTING], PRINTING_SECONDS
     )

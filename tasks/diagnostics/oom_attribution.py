@@ -27,7 +27,7 @@ def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerConte
     if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * worker.device.memory):
         mib = candidate_bytes >> 20
         message = f"this kernel held {mib} MiB of the device's memory, and its reference found too little left"
-        reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, message)
+        reference.hand_fault_to(candidate, KernelFault(Status.OUT_OF_MEMORY, message))
 
 
 def _end_and_measure(kernel_run: KernelRun, worker: WorkerContext) -> int:

@@ -5,7 +5,6 @@ Nothing that a runner does here changes an earlier result, not even its death.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -19,10 +18,10 @@ from profiling.launches.report import described, unavailable
 from profiling.roofline.intensity import Work
 from profiling.roofline.limits import too_few_operations
 from sandbox.supervisor.session import Session
-from tasks.correctness.input_batches import Arguments
 from tasks.correctness.trials import Trials
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.time_budget import TimeBudget
 
 OPERATIONS_S = 15.0
 SUSPICIOUS = 8.0
@@ -49,7 +48,7 @@ def measure_work(kernel_runs: list[KernelRun], trials: Trials, *, counting: bool
         return
     flops = _operations(timed, kernel_runs[0], trials, ceilings) if counting else None
     for kernel_run, _ in timed:
-        kernel_run.work = Work(trials.tensor_bytes(kernel_run), flops, ceilings)
+        kernel_run.diagnosis.work = Work(trials.tensor_bytes(kernel_run), flops, ceilings)
 
 
 def _operations(
@@ -62,7 +61,7 @@ def _operations(
     if owner.session is None or owner.kernel.kernel_type is not KernelType.TORCH:
         return None
     try:
-        flops = _limited(owner.session, OPERATIONS_S, trials.deadline).flops(trials.example[owner.role])
+        flops = _limited(owner.session, OPERATIONS_S, trials.budget).flops(trials.example[owner.role])
         failed = "a call cannot be counted" if flops is None else ""
     except KernelFault as fault:
         flops, late = None, fault.status is Status.TIMEOUT
@@ -86,25 +85,26 @@ def _operations(
     return flops
 
 
-def trace_launches(kernel_runs: list[KernelRun], example: dict[str, Arguments], deadline: float) -> None:
+def trace_launches(kernel_runs: list[KernelRun], trials: Trials) -> None:
     """Profile one call of each kernel, as the last request to its runner; flag what is suspicious about it."""
     for kernel_run in kernel_runs:
         if kernel_run.session is None:
             continue
         try:
-            trace = _limited(kernel_run.session, PROFILE_S, deadline).profile(example[kernel_run.role])
+            trace = _limited(kernel_run.session, PROFILE_S, trials.budget).profile(trials.example[kernel_run.role])
         except KernelFault as fault:
-            kernel_run.launches = unavailable(_reason(fault, kernel_run.folder))
+            kernel_run.diagnosis.launches = unavailable(_reason(fault, kernel_run.folder))
             continue
         finally:
             kernel_run.close()  # Its files are read next, so no process may be left that could change them.
-        kernel_run.launches = described(trace, kernel_run.kernel, _built_into(kernel_run.folder))
+        launches = described(trace, kernel_run.kernel, _built_into(kernel_run.folder))
+        kernel_run.diagnosis.launches = launches
         if kernel_run.timing is not None:
-            kernel_run.timing.flags.extend(map(Flag.from_dict, kernel_run.launches["flags"]))
+            kernel_run.timing.flags.extend(map(Flag.from_dict, launches["flags"]))
 
 
-def _limited(session: Session, seconds: float, deadline: float) -> Session:
-    session.set_deadline(min(deadline, time.monotonic() + seconds))
+def _limited(session: Session, seconds: float, budget: TimeBudget) -> Session:
+    session.set_deadline(budget.within(seconds))
     return session
 
 

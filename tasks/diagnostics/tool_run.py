@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from sandbox.runner.tool_entry import RUNNER
 from sandbox.supervisor.session import Session
 from tasks.builds.build_session import deadline_in
 from tasks.correctness.input_batches import Arguments
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.worker_context import WorkerContext
 
 NO_GPU = "there is no GPU here: send it to a worker that has one (`gpu`)"
 NO_USERS = (
@@ -43,20 +43,17 @@ class Inspection:
 
     def __init__(
         self,
-        worker: WorkerContext,
+        job: JobContext,
         kernel_runs: Sequence[KernelRun],
         example: dict[str, Arguments],
         weights: dict[str, Any],
-        seed: int,
-        cancelled: Callable[[], bool],
     ) -> None:
-        self.worker = worker
+        self.job = job
+        self.worker = job.worker
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
         self._example = example
         self._weights = weights
-        self._seed = seed
-        self._cancelled = cancelled
 
     def unavailable_reason(self) -> str | None:
         """Why tools cannot inspect kernels on this worker; None if they can."""
@@ -99,7 +96,7 @@ class Inspection:
         try:
             reference = self.kernel_runs[0]
             init_args = reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
-            session.load(kernel_run.kernel, kernel_run.artifact, init_args, self._seed)
+            session.load(kernel_run.kernel, kernel_run.build.artifact, init_args, self.job.weights_seed)
             if self._weights and kernel_run is not reference:
                 session.load_state(self._weights)
             session.inspect(self._example[kernel_run.role], warm_up)
@@ -113,7 +110,7 @@ class Inspection:
     ) -> Iterator[Session]:
         try:
             session = self.worker.start_under_tool(
-                kernel_run.folder, command, deadline_in(seconds), self._cancelled, gpu=gpu
+                kernel_run.folder, command, deadline_in(seconds), self.job.cancelled, gpu=gpu
             )
         except InfrastructureFault as fault:
             raise NotInspected(f"the tool's process could not be started: {fault}") from fault

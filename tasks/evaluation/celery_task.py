@@ -24,8 +24,9 @@ from tasks.jobs.submit import TASK, publish_again, publish_more
 from tasks.node import device_info
 from tasks.node.log_config import about
 from tasks.node.redis_client import connect
+from tasks.runtime.job_callbacks import JobCallbacks
 
-Pipeline = Callable[[Request, Callable[[Stage], None], Callable[[], bool], Callable[[bool], None]], Report]
+Pipeline = Callable[[Request, JobCallbacks], Report]
 
 NO_JOB = "no job"
 
@@ -77,7 +78,7 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
     log.info("job %s: attempt %d begins", job_id, attempt)
     try:
         with AttemptMonitor(pulse, job_id, attempt, allowance(claim.request)) as monitor:
-            report = pipeline(claim.request, enter, monitor.cancelled, monitor.on_interim_result)
+            report = pipeline(claim.request, JobCallbacks(enter, monitor.cancelled, monitor.on_interim_result))
         monitor.report_pending_stages(records)
         if report.texts:
             report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
@@ -126,18 +127,13 @@ def device_model() -> str:
     return device_info.detect().model
 
 
-def run_pipeline(
-    request: Request,
-    progress: Callable[[Stage], None],
-    cancelled: Callable[[], bool],
-    on_interim_result: Callable[[bool], None],
-) -> Report:
+def run_pipeline(request: Request, callbacks: JobCallbacks) -> Report:
     """Run the pipeline in this process. Imported here, because it loads torch, which only pool children may load."""
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import worker_context
 
     try:
-        return run(request, worker_context(), progress, cancelled, on_interim_result)
+        return run(request, worker_context(), callbacks)
     except (JobCancelled, Superseded):
         raise
     except Exception as fault:

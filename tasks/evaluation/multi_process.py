@@ -9,12 +9,11 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
 
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.request import Request
-from domain.result import Comparison, Outcome, Report, Status, Timing
+from domain.result import Comparison, DeviceReport, Outcome, Report, Status, Timing
 from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
@@ -49,8 +48,7 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
             return _with_flag(_merge(reports), _in_fewer(len(reports), request.processes))
         if request.reference is not None and _device_time_used(reports):
             return _stopped_by_device_time(_merge(reports))
-        held_s = report.environment["device_seconds"]
-        queues = replace(queues, spent_s=report.spent_s, held_s=held_s, final=True)
+        queues = replace(queues, spent_s=report.spent_s, held_s=report.device.held_s, final=True)
         report, queues = run_until_final(partial(run, replace(lighter, tried=len(reports) != tries_again)), queues)
         reports.append(report)
     return _merge(reports)
@@ -93,17 +91,12 @@ def _merge(reports: Sequence[Report]) -> Report:
     first, last = reports[0], reports[-1]
     if len(reports) == 1:
         return first
-    merged_environment: dict[str, Any] = {"device_seconds": last.environment["device_seconds"]}
-    merged_environment |= {"window_seconds": sum(report.environment.get("window_seconds", 0.0) for report in reports)}
-    card_errors = [report.environment.get("gpu_errors") for report in reports]
-    if all(isinstance(errors, list) for errors in card_errors):
-        merged_environment["gpu_errors"] = [error for errors in card_errors for error in errors or ()]
     if not _is_timed(last):
         return replace(
             last,
             outcome=_failed(last.outcome, first.outcome, len(reports) - 1),
             device_metrics=first.device_metrics,
-            environment=last.environment | merged_environment,
+            device=_device(last, reports),
         )
     outcomes = [report.outcome for report in reports]
     references = [report.reference for report in reports if report.reference is not None]
@@ -113,8 +106,16 @@ def _merge(reports: Sequence[Report]) -> Report:
         outcome=_pooled(outcomes),
         reference=_pooled(references) if references else None,
         speedup=pooled_speedup(ratios, _timings(references), _timings(outcomes)) if references else None,
-        environment=first.environment | merged_environment,
+        device=_device(first, reports),
     )
+
+
+def _device(shown: Report, reports: Sequence[Report]) -> DeviceReport:
+    """The device report of `shown`, with the times of all processes, and the card's errors if they are known in all."""
+    windows_s = sum(report.device.windows_s for report in reports)
+    device = replace(shown.device, held_s=reports[-1].device.held_s, windows_s=windows_s)
+    known = [report.device.gpu_errors for report in reports if isinstance(report.device.gpu_errors, list)]
+    return replace(device, gpu_errors=list(chain(*known))) if len(known) == len(reports) else device
 
 
 def _timings(outcomes: Sequence[Outcome]) -> list[Timing]:

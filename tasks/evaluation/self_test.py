@@ -76,7 +76,7 @@ def main() -> int:
     try:
         worker = worker_context()
         try:
-            outcome = run(request, worker, lambda stage: None, lambda: False).outcome
+            outcome = run(request, worker).outcome
         finally:
             worker.close()
     except Exception as error:

@@ -5,10 +5,10 @@ Jobs with the same source at the same time build it once.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from backends.base import Artifact
 from domain.fault import KernelFault
@@ -20,9 +20,23 @@ from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache
 from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
-from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
+
+
+@dataclass
+class _Making:
+    """A build on its way: what is known of it so far."""
+
+    kernel_run: KernelRun
+    artifact: Artifact | None = None
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def build(self, seconds: float) -> Build:
+        if self.artifact is None:
+            return Build(seconds=seconds, origin=self.origin)
+        return Build(self.artifact, self.artifact.deferred is None, seconds, self.origin)
 
 
 class Building:
@@ -44,15 +58,11 @@ class Building:
         """Builds every kernel, also after one has failed; raises Stopped if any did."""
         failed: Stopped | None = None
         for kernel_run in kernel_runs:
-            started, patience = time.monotonic(), self._patience
             try:
                 with kernel_run.attribute_faults():
                     self._build_in_time(kernel_run)
             except Stopped as stopped:
                 failed = stopped
-            finally:
-                kernel_run.close()
-                kernel_run.build_s = time.monotonic() - started - (patience - self._patience)
         if failed is not None:
             raise failed
 
@@ -66,11 +76,19 @@ class Building:
             raise KernelFault(Status.TIMEOUT, message, fault.log) from fault
 
     def build(self, kernel_run: KernelRun) -> None:
-        """Restores or builds one kernel. Raises KernelFault for an error of the source."""
-        cache = self._build_session.builds
+        """Restores or builds one kernel and records the build. Raises KernelFault for an error of the source."""
+        making, began, patience = _Making(kernel_run), time.monotonic(), self._patience
+        try:
+            self._restore_or_build(making)
+        finally:
+            kernel_run.close()
+            kernel_run.build = making.build(time.monotonic() - began - (patience - self._patience))
+
+    def _restore_or_build(self, making: _Making) -> None:
+        cache, kernel_run = self._build_session.builds, making.kernel_run
         if cache is None:
-            kernel_run.origin["compile_cache"] = OFF
-            self._compile(kernel_run)
+            making.origin["compile_cache"] = OFF
+            self._compile(making)
             return
         key, shared = self._build_session.build_key(kernel_run.kernel), self._build_session.shared
         began = time.monotonic()
@@ -78,16 +96,16 @@ class Building:
             self._count_wait(began)
             cached = cache.restore(key, kernel_run.folder)
             if cached is not None:
-                kernel_run.origin["compile_cache"] = HIT
-                self._use(kernel_run, cached)
+                making.origin["compile_cache"] = HIT
+                self._use(making, cached)
             elif shared is None:
-                kernel_run.origin["compile_cache"] = MISS
-                self.build_and_store(kernel_run, cache, key)
+                making.origin["compile_cache"] = MISS
+                self._build_and_store(making, cache, key)
             else:
                 began = time.monotonic()
                 with shared.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
                     self._count_wait(began)
-                    self._use_shared_or_build(kernel_run, cache, shared, key, entry.packed)
+                    self._use_shared_or_build(making, cache, shared, key, entry.packed)
 
     def _count_wait(self, began: float) -> None:
         self._patience -= time.monotonic() - began
@@ -97,8 +115,12 @@ class Building:
 
         Raises KernelFault for an error of the source; with `faults` that error is stored, too.
         """
+        self._build_and_store(_Making(kernel_run), cache, key, faults=faults)
+
+    def _build_and_store(self, making: _Making, cache: BuildCache, key: str, *, faults: bool = True) -> None:
+        kernel_run = making.kernel_run
         try:
-            self._compile(kernel_run)
+            artifact = self._compile(making)
         except KernelFault as fault:
             kernel_run.close()
             if faults and _would_fail_again(fault):
@@ -107,25 +129,24 @@ class Building:
                     self._cache_build(kernel_run, cache, key, None, _without_paths(fault, kernel_run))
             raise
         finally:
-            self._note_builder(kernel_run, self._build_session.name)
-        if kernel_run.artifact.deferred is None:
-            artifact = kernel_run.artifact
+            self._note_builder(making, self._build_session.name)
+        if artifact.deferred is None:
             text = without_machine_paths(artifact.log, kernel_run.folder)
-            self._cache_build(kernel_run, cache, key, dataclasses.replace(artifact, log=text), None)
+            self._cache_build(kernel_run, cache, key, replace(artifact, log=text), None)
 
     def _use_shared_or_build(
-        self, kernel_run: KernelRun, cache: BuildCache, shared: SharedBuilds, key: str, packed: bytes | None
+        self, making: _Making, cache: BuildCache, shared: SharedBuilds, key: str, packed: bytes | None
     ) -> None:
         """Uses the build that another node shared; builds here if there is none, or if anything is wrong with it."""
         cached = None
         if packed is not None and shared.receive(key, packed, cache):
-            cached = cache.restore(key, kernel_run.folder)
-        kernel_run.origin["compile_cache"] = MISS if cached is None else REMOTE_HIT
+            cached = cache.restore(key, making.kernel_run.folder)
+        making.origin["compile_cache"] = MISS if cached is None else REMOTE_HIT
         if cached is None:
             shared.announce(self._build_session.own_target)
-            self.build_and_store(kernel_run, cache, key)
+            self._build_and_store(making, cache, key)
         else:
-            self._use(kernel_run, cached)
+            self._use(making, cached)
 
     def _cache_build(
         self, kernel_run: KernelRun, cache: BuildCache, key: str, artifact: Artifact | None, fault: KernelFault | None
@@ -135,34 +156,30 @@ class Building:
         if stored and self._build_session.shared is not None:
             self._build_session.shared.share(key, cache.archive(key))
 
-    def _use(self, kernel_run: KernelRun, cached: Finished) -> None:
-        kernel_run.output = cached.output
-        if cached.artifact is not None:
-            kernel_run.artifact = cached.artifact
-            kernel_run.compiled = True
-            kernel_run.facts |= cached.artifact.facts
-        self._note_builder(kernel_run, cached.by)
+    def _use(self, making: _Making, cached: Finished) -> None:
+        making.kernel_run.output = cached.output
+        making.artifact = cached.artifact
+        self._note_builder(making, cached.by)
         if cached.fault is not None:
             raise cached.fault
-        kernel_run.seal()
+        making.kernel_run.seal()
 
-    def _note_builder(self, kernel_run: KernelRun, name: str) -> None:
+    def _note_builder(self, making: _Making, name: str) -> None:
         """Records which node made the build, if nodes share builds."""
         if self._build_session.shared is not None:
-            kernel_run.origin["built_by"] = name
+            making.origin["built_by"] = name
 
-    def _compile(self, kernel_run: KernelRun) -> None:
+    def _compile(self, making: _Making) -> Artifact:
         """Compiles in a builder, which sees no GPU. Both kernels of a job share one build time."""
-        began = time.monotonic()
+        began, kernel_run = time.monotonic(), making.kernel_run
         try:
             kernel_run.session = self._build_session.session(
                 kernel_run.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
             )
-            kernel_run.artifact = kernel_run.session.build(kernel_run.kernel)
-            kernel_run.compiled = kernel_run.artifact.deferred is None
-            kernel_run.facts |= kernel_run.artifact.facts
+            making.artifact = artifact = kernel_run.session.build(kernel_run.kernel)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.
             kernel_run.seal()
+            return artifact
         finally:
             self._left -= time.monotonic() - began
 

@@ -1,4 +1,4 @@
-"""One kernel of a job, the candidate or the reference, from its build to its outcome."""
+"""One kernel of a job, the candidate or the reference: its folder, its runner, its faults and what stages recorded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ from backends.base import Artifact
 from domain.fault import InfrastructureFault, KernelFault, OutputFault, exception_chain
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
-from domain.result import Comparison, Outcome, Status, Timing
+from domain.result import Comparison, Status, Timing
 from profiling.roofline.intensity import Work
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import WindowSession
@@ -32,55 +33,71 @@ class Stopped(Exception):
     """A kernel failed; its outcome says how, and the job goes on to its report."""
 
 
+@dataclass(frozen=True)
+class Build:
+    """The build of one kernel, also of one that failed; `seconds` excludes waiting for another job's build.
+
+    `compiled`: whether it left nothing to compile. `origin`: where it came from, as the worker knows it.
+    """
+
+    artifact: Artifact = field(default_factory=Artifact)
+    compiled: bool = False
+    seconds: float = 0.0
+    origin: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Diagnosis:
+    """What the diagnostics found out about one kernel; each field is written by one of them, and None until then.
+
+    `code_needs` is the data that Triton's kernels need to run, as the listing of their code found it.
+    """
+
+    work: Work | None = None
+    launches: dict[str, Any] | None = None
+    listings: list[Listing | NoListing] | None = None
+    code_needs: list[dict[str, Any]] | None = None
+    profile: ProfilerReport | NoListing | None = None
+    sanitizer: dict[str, Any] | None = None
+
+
 class KernelRun:
-    """One kernel of a job with its runner and all results so far.
+    """One kernel of a job with its runner, and what each stage recorded about it.
 
     The stages of a job use it inside `attribute_faults`, which records a KernelFault as this kernel's and stops the
-    job."""
+    job. Each result is written by one stage: `build` by the build stage; `launch_shift_ms`, `loaded` and `probe` by the
+    load stage; `weight_bytes` by the weight sync; `comparison` by the trials; `timing` by the timing stage.
+    """
 
-    def __init__(self, role: str, kernel: Kernel, folder: Path) -> None:
+    def __init__(self, role: str, kernel: Kernel, folder: Path, reference: KernelRun | None = None) -> None:
         self.role = role
         self.kernel = kernel
         self.folder = self._built_in = folder
-        self.fault: KernelFault | None = None
-        self.compiled = False
-        self.artifact = Artifact()
-        self.build_s = 0.0
-        self.facts: dict[str, Any] = {}
-        """Facts about the build by the word of its builder or runner; advisory."""
-        self.origin: dict[str, str] = {}
-        """Where its build came from, as the worker knows it."""
-        self.compiled_at_run_time: str | None = None
-        """Names the sources that were compiled while the job held the device, and how to avoid that; None if none
-        were."""
-        self.entry: str | None = None
-        self.output = ""
-        self.timing: Timing | None = None
-        self.work: Work | None = None
-        self.comparison: Comparison | None = None
-        self.launches: dict[str, Any] | None = None
-        self.listings: list[Listing | NoListing] | None = None
-        self.profile: ProfilerReport | NoListing | None = None
-        self.sanitizer: dict[str, Any] | None = None
-        self.pooled_runner: PooledRunner | None = None
-        self.session: Session | None = None
-        self.loaded: Loaded | None = None
-        self.probe: Probe | None = None
-        self.window_session: WindowSession | None = None
-        self.launch_shift_ms: float | None = None
-        self.weight_bytes = 0
-        """Size of a reference's weights in bytes, which are the task's."""
-        self.upper_bound_ms = math.inf
-        """Time of a call in the first windows by the referee's clock, window overhead included, in ms."""
-        self.sealed = b""
-        """Digest of the folder after the build."""
-        self.spent_s = 0.0
-        """Job time that the referee spent waiting for this kernel, in s."""
-        self.reference: KernelRun | None = None
+        self.reference = reference
         """The reference of a candidate; None for a reference."""
         self.candidate: KernelRun | None = None
         """The candidate of a reference; None for a candidate. At a timeout the one that took more of the time is
         late."""
+        if reference is not None:
+            reference.candidate = self
+        self.fault: KernelFault | None = None
+        self.output = ""
+        self.pooled_runner: PooledRunner | None = None
+        self.session: Session | None = None
+        self.window_session: WindowSession | None = None
+        self.build = Build()
+        self.launch_shift_ms: float | None = None
+        self.loaded: Loaded | None = None
+        self.probe: Probe | None = None
+        self.weight_bytes = 0
+        """Size of a reference's weights in bytes, which are the task's."""
+        self.comparison: Comparison | None = None
+        self.timing: Timing | None = None
+        self.diagnosis = Diagnosis()
+        self.sealed = b""
+        """Digest of the folder after the build."""
+        self._upper_bound_ms = math.inf
+        self._spent_s = 0.0
 
     @property
     def open_session(self) -> Session:
@@ -94,6 +111,10 @@ class KernelRun:
         self.fault = fault
         raise Stopped from fault
 
+    def hand_fault_to(self, culprit: KernelRun, fault: KernelFault) -> None:
+        """Clears this kernel's fault and records `fault` as the other's, which caused it."""
+        self.fault, culprit.fault = None, fault
+
     @contextmanager
     def attribute_faults(self) -> Iterator[None]:
         """A block in which a KernelFault, and the time spent, count as this kernel's.
@@ -104,20 +125,24 @@ class KernelRun:
         try:
             yield
         except KernelFault as fault:
-            own_s = self.spent_s + time.monotonic() - began
-            if fault.status is Status.TIMEOUT and self.candidate is not None and self.candidate.spent_s > own_s:
-                self.candidate.fail(_late(self.candidate.spent_s, own_s))
+            own_s = self._spent_s + time.monotonic() - began
+            if fault.status is Status.TIMEOUT and self.candidate is not None and self.candidate._spent_s > own_s:
+                self.candidate.fail(_late(self.candidate._spent_s, own_s))
             if isinstance(fault, OutputFault) and self.reference is not None and self.reference.probe is not None:
                 fault = fault.as_wrong_result()
             self.fault = fault
             raise Stopped from fault
         finally:
-            self.spent_s += time.monotonic() - began
+            self._spent_s += time.monotonic() - began
 
     @property
     def estimate_ms(self) -> float:
         """About how long a call takes, in ms: the runner's claim, capped by what the referee measured."""
-        return min(self.probe.estimate_ms, self.upper_bound_ms) if self.probe is not None else 0.0
+        return min(self.probe.estimate_ms, self._upper_bound_ms) if self.probe is not None else 0.0
+
+    def cap_estimate(self, call_ms: float) -> None:
+        """Lowers the estimate to the time of a call by the referee's clock, window overhead included, in ms."""
+        self._upper_bound_ms = min(self._upper_bound_ms, call_ms)
 
     @property
     def output_arguments(self) -> tuple[int, ...]:
@@ -138,6 +163,15 @@ class KernelRun:
         io = self.kernel.io
         blank = tuple(index for index in self.output_arguments if io is not None and io.args[index].is_blank)
         return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
+
+    def start_time(self, deadline: float) -> None:
+        """Begins this kernel's share of the job's time: what the referee waits for it from now on counts."""
+        self.open_session.set_deadline(deadline)
+        self._spent_s = 0.0
+
+    def take_runner(self, runner: PooledRunner) -> None:
+        """Takes the runner that will call the kernel; `remove_folder` removes its folder."""
+        self.pooled_runner, self.session = runner, runner.session
 
     def move_into_runner_dir(self) -> None:
         """Moves the build's files into the folder that its runner is confined to, and gives them to the runner's user.
@@ -200,7 +234,8 @@ class KernelRun:
         """Drops every reference to device memory: layouts, outputs, and the frames that a fault passed through."""
         if self.window_session is not None:
             self.window_session.drop_layout()
-        self.probe = None
+        if self.probe is not None:
+            self.probe = replace(self.probe, outputs=[])
         for error in exception_chain(self.fault):
             error.__traceback__ = None  # A frame also keeps its callers' frames alive.
 
@@ -210,59 +245,25 @@ class KernelRun:
             remove(self.pooled_runner.folder)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Facts about the build by the word of its builder or runner; advisory."""
+        facts = self.build.artifact.facts | (self.loaded.facts if self.loaded is not None else {})
+        if self.diagnosis.code_needs is not None:
+            named = facts.get("kernels")
+            facts["kernels"] = [*(named if isinstance(named, list) else []), *self.diagnosis.code_needs]
+        return facts
+
+    @property
+    def compiled(self) -> bool:
+        """Whether nothing is left to compile: since the build, or since its runner loaded it."""
+        return self.build.compiled or self.loaded is not None
+
+    @property
     def was_compiled(self) -> bool:
         """Whether the kernel was compiled; a fault may know that too."""
         if self.fault is None:
             return self.compiled
         return self.fault.compiled or (self.compiled and self.fault.status is not Status.COMPILE_ERROR)
-
-    def outcome(self, inputs: dict[str, Any], failed_reference: Outcome | None = None) -> Outcome:
-        """The verdict about this kernel, as far as the job came."""
-        status, message, log = Status.PASSED, None, ""
-        if self.fault is not None:
-            status, message, log = self.fault.status, self.fault.message, self.fault.log
-        elif self.comparison is not None and not self.comparison.passed:
-            # Before a failed reference: a wrong output remains wrong, even if the reference fails after it.
-            status, message = Status.WRONG_RESULT, self.comparison.message
-        elif failed_reference is not None:
-            status = Status.REFERENCE_FAILED
-            message = (
-                f"validation was skipped: the reference failed ({failed_reference.status}): {failed_reference.message}"
-            )
-            log = failed_reference.log
-        return Outcome(
-            status=status,
-            kernel_type=self.kernel.kernel_type.value,
-            compiled=self.was_compiled,
-            message=self.redact_paths(message) if message else None,
-            log=self.redact_paths(log),
-            output=self.redact_paths(self.output),
-            entry=self.entry,
-            inputs=inputs,
-            build={
-                **self.facts,
-                "seconds": self.build_s,
-                "deferred": self.artifact.deferred,
-                "log": self.redact_paths(self.artifact.log),
-                **self.origin,
-                **(
-                    {"compiled_at_run_time": self.compiled_at_run_time} if self.compiled_at_run_time is not None else {}
-                ),
-            },
-            timing=self.timing,
-            roofline=self._roofline(),
-            comparison=self.comparison,
-            launches=self.launches,
-            listings=self.listings,
-            profile=self.profile,
-            sanitizer=self.sanitizer,
-            digest=self.kernel.digest,
-        )
-
-    def _roofline(self) -> dict[str, Any] | None:
-        if self.work is None or self.timing is None:
-            return None
-        return self.work.position(self.timing.latency_ms, self.timing.calls_per_window)
 
     def redact_paths(self, text: str) -> str:
         """`text` without the paths of this machine."""

@@ -19,6 +19,7 @@ from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
 from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.time_budget import TimeBudget
 
 MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPool|graph", re.IGNORECASE)
 """Matches sources that make streams or graphs. It does not match `getCurrentCUDAStream()`, which nearly every extension
@@ -107,7 +108,7 @@ def until_stopped(kernel_runs: Sequence[KernelRun], queues: Queues, seconds: flo
 
 def _with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
     """`queues` with the time of this attempt added; None if too little of the job's `seconds` is left for another."""
-    attempt_s = time.monotonic() - began + sum(kernel_run.build_s for kernel_run in kernel_runs)
+    attempt_s = time.monotonic() - began + sum(kernel_run.build.seconds for kernel_run in kernel_runs)
     fits = TIMES_AS_LONG * attempt_s < seconds - queues.spent_s
     return replace(queues, spent_s=queues.spent_s + attempt_s) if fits else None
 
@@ -120,16 +121,13 @@ def _makes_streams(kernel: Kernel) -> bool:
 class Streams:
     """Checks, during one attempt of a job, whether its choice of queues was right.
 
-    `deadline` (time.monotonic) is when the job's kernels have used their `seconds`, earlier attempts included. Each
-    check raises RestartJob if other queues are better and enough time is left.
+    Each check raises RestartJob if other queues are better and enough of the job's time is left.
     """
 
-    def __init__(self, queues: Queues, kernel_runs: Sequence[KernelRun], seconds: float) -> None:
+    def __init__(self, queues: Queues, kernel_runs: Sequence[KernelRun], budget: TimeBudget) -> None:
         self.queues = queues
         self._kernel_runs = kernel_runs
-        self._began = time.monotonic()
-        self._seconds = seconds
-        self.deadline = self._began + seconds - queues.spent_s
+        self._budget = budget
 
     def check_first_call(self) -> None:
         """Restarts where a first call showed several streams in one queue: libraries use streams that no source
@@ -151,7 +149,7 @@ class Streams:
 
     def _restart(self, roles: frozenset[str], *, multi_queue_call_ms: float | None = None, final: bool = False) -> None:
         """Raises RestartJob; returns if too little time is left, and then the report says what the job was timed in."""
-        queues = _with_time_spent(self.queues, self._kernel_runs, self._began, self._seconds)
+        queues = _with_time_spent(self.queues, self._kernel_runs, self._budget.began, self._budget.seconds)
         if queues is not None and not self.queues.final:
             raise RestartJob(
                 replace(queues, multi_queue_roles=roles, multi_queue_call_ms=multi_queue_call_ms, final=final)

@@ -219,11 +219,11 @@ class CrossChecks:
         A round without a reference has up to three windows. A usual window before it (`after_window`) takes a round.
         """
         longer = (3 if len(self._records) == 1 else 1) * batch_size * layout.calls / self._record.calls + after_window
-        return time.monotonic() + longer * self._round_s + RESERVE_S < self._rounds.deadline
+        return self._rounds.budget.fits(longer * self._round_s + RESERVE_S)
 
     def _in_time(self, began: float) -> bool:
         """Whether the time since `began`, spent once more, leaves the job its reserve."""
-        return 2 * time.monotonic() - began + RESERVE_S < self._rounds.deadline
+        return self._rounds.budget.fits(time.monotonic() - began + RESERVE_S)
 
     def _judged(self, slots: dict[str, Slots], readback: DeferredReadback) -> Window:
         """Runs a deferred-readback window and compares its outputs with the reference's, or with the kernel's usual

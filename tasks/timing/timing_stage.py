@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
@@ -56,10 +56,10 @@ LAUNCHES_UNKNOWN = Flag(
 class Timekeeper:
     """Times the kernels of a job after they have passed validation."""
 
-    def __init__(self, rounds: Trials, streams: Streams, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, rounds: Trials, streams: Streams) -> None:
         self.rounds = rounds
         self.streams = streams
-        self.cancelled = cancelled
+        self.budget = rounds.budget
         self.kernel_runs = rounds.kernel_runs
         self.worker = rounds.worker
         self.plan = Plan.of(rounds.request, is_cuda=self.worker.device.is_cuda)
@@ -70,19 +70,26 @@ class Timekeeper:
         self._slots: dict[str, Slots] = {}
         self._records: dict[str, TimeRecord] = {}
         self._checks: CrossChecks | None = None
+        self.speedup: Speedup | None = None
 
-    def time(self) -> Speedup | None:
+    def time(self) -> None:
         """Runs windows of the kernels in alternating order (A B, B A, ...) until the plan or the job's time ends it."""
         size = WindowSize(self.rounds, self.plan.window)
         while not self._take(size):
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
-            return None
+            return
         for kernel_run in self.kernel_runs:
             self._conclude(kernel_run, self._records[kernel_run.role])
-        return self._speedup()
+        self.speedup = self._speedup()
 
-    def recheck_without_candidate(self, speedup: Speedup | None) -> Speedup | None:
+    def discard_times(self) -> None:
+        """Discards times and speed-up: a later check found the kernel wrong, and a wrong kernel has no time."""
+        self.speedup = None
+        for kernel_run in self.kernel_runs:
+            kernel_run.timing = None
+
+    def recheck_without_candidate(self) -> None:
         """Ends the candidate's process, and corrects times and speed-up for what it slowed.
 
         If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
@@ -93,17 +100,17 @@ class Timekeeper:
             self._records,
             lambda: self.window_runner.null_windows(self._slots, self._records),
             self._checks.nulls if self._checks is not None else (),
-            self.rounds.deadline - RESERVE_S,
+            self.budget.deadline - RESERVE_S,
         )
         candidate = self.rounds.candidate
         if recheck.can_skip(self.worker.null_window_cache):
             if candidate.window_session is not None and candidate.timing is not None:
                 candidate.timing = replace(candidate.timing, baseline_from_cache=True)
-            return speedup
+            return
         candidate.close()
         reference = self.kernel_runs[0]
         if reference.session is not None:
-            reference.session.set_deadline(self.rounds.deadline)
+            reference.session.set_deadline(self.budget.deadline)
         with self._quiet():
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
@@ -111,7 +118,7 @@ class Timekeeper:
         before = {role: record.timing(self.worker.device.cache).flags for role, record in self._records.items()}
         recheck.apply()
         if not recheck.corrected:
-            return speedup
+            return
         for kernel_run in self.kernel_runs:
             if kernel_run.timing is not None:
                 corrected = self._records[kernel_run.role].timing(self.worker.device.cache)
@@ -120,14 +127,17 @@ class Timekeeper:
                 all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
                 method = recheck.method(kernel_run.timing, kernel_run.role)
                 kernel_run.timing = replace(corrected, method=method, flags=all_flags)
-        return self._speedup()
+        self.speedup = self._speedup()
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Waits until no process makes or ends a context on the device; that wait does not count as the job's time."""
         began = time.monotonic()
-        with self.worker.block_context_creation(self.cancelled):
-            self.rounds.extend_deadline(time.monotonic() - began)
+        with self.worker.block_context_creation(self.rounds.job.cancelled):
+            self.budget.extend(time.monotonic() - began)
+            for kernel_run in self.kernel_runs:
+                if kernel_run.session is not None:
+                    kernel_run.session.set_deadline(self.budget.deadline)
             yield
 
     def _speedup(self) -> Speedup | None:
@@ -176,8 +186,7 @@ class Timekeeper:
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether the job has as much time left as has passed since `began`."""
-        now = time.monotonic()
-        return now + (now - began) + RESERVE_S < self.rounds.deadline
+        return self.budget.fits(time.monotonic() - began + RESERVE_S)
 
     def _check_setup_delay(self, records: dict[str, TimeRecord], began: float) -> None:
         """Raises GateClosed if the setup of gated windows was delayed, and there is time to repeat them.
@@ -224,7 +233,7 @@ class Timekeeper:
         stop: Stop | None = None
         while stop is None and self.rounds.right:
             started = time.monotonic()
-            if done and started + slowest + RESERVE_S > self.rounds.deadline:
+            if done and not self.budget.fits(slowest + RESERVE_S):
                 stop = Stop.TIMEOUT
                 break
             reason = self._round(slots, records, reverse=done % 2 == 0, with_events=False)

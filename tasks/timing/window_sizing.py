@@ -63,8 +63,7 @@ class WindowSize:
         if self._enlarged == MOST_TIMES:
             return False
         self._enlarged += 1
-        candidate = self._rounds.candidate
-        candidate.upper_bound_ms = min(candidate.upper_bound_ms, _measured_ms(record))
+        self._rounds.candidate.cap_estimate(_measured_ms(record))
         return True
 
     def _call_ms(self, kernel_run: KernelRun) -> float:

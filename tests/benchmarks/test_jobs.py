@@ -14,7 +14,7 @@ from tasks.runtime.worker_context import WorkerContext
 def judged(worker: WorkerContext, body: jobs.Body) -> tuple[Status, bool]:
     wire = {"kernel": body.get("custom_kernel") or body["kernel"], "reference": body.get("ref_kernel")}
     request = Request.from_wire(wire | {"num_trials": 1, "timeout": 60})
-    outcome = run(request, worker, lambda stage: None, lambda: False).outcome
+    outcome = run(request, worker).outcome
     return outcome.status, outcome.compiled
 
 

@@ -7,7 +7,6 @@ them, a mutant is one replacement in such a source.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -108,7 +107,7 @@ def matrix_product(m: int, n: int, k: int, *more: dict[str, Any], **launch: Any)
 
 def judged(worker: WorkerContext, request: Request) -> Outcome:
     """The verdict about the request's kernel, by the real pipeline."""
-    return run(request, worker, _ignore, _never).outcome
+    return run(request, worker).outcome
 
 
 @cache
@@ -117,10 +116,3 @@ def originals() -> dict[str, Original]:
     names = sorted(path.stem for path in FOLDER.glob("*.py"))
     chosen = [name for name in names if name not in NOT_KERNELS and not name.startswith("test_")]
     return {name: importlib.import_module(f"tests.mutants.{name}").ORIGINAL for name in chosen}
-
-
-_never: Callable[[], bool] = lambda: False  # noqa: E731
-
-
-def _ignore(_stage: object) -> None:
-    """Nobody follows the stages."""

@@ -76,7 +76,7 @@ def main() -> None:
                 "timeout": 300,
                 "num_trials": 10,
             }
-            outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+            outcome = run(Request.from_wire(wire), worker).outcome
             told.append({"status": outcome.status.value, "message": outcome.message, "build": outcome.build})
     finally:
         worker.close()

@@ -44,7 +44,7 @@ def main() -> None:
                 "timeout": 300,
                 "num_trials": 10,
             }
-            outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+            outcome = run(Request.from_wire(wire), worker).outcome
             right = example.expected(gpu=worker.target.is_cuda)
             told[name] = [outcome.status.value, outcome.message or outcome.log, right.value]
     finally:

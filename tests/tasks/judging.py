@@ -10,6 +10,7 @@ import pytest
 from domain.request import Request
 from domain.result import Report
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
 
@@ -40,11 +41,11 @@ def judged(
     worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire | more), worker)
 
 
 def compared(worker: WorkerContext, candidate: dict[str, Any], **more: Any) -> tuple[Report, list[bool]]:
     told: list[bool] = []
     wire = {"kernel": candidate, "reference": kernel(SOFTMAX), "num_trials": 20, "timeout": 30}
-    report = run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False, told.append)
+    report = run(Request.from_wire(wire | more), worker, JobCallbacks(on_interim_result=told.append))
     return report, told

@@ -44,7 +44,7 @@ def judged(
         "num_trials": 1,
         "timeout": 60,
     }
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def distributions(report: Report) -> dict[str, Any]:
@@ -99,9 +99,7 @@ def test_what_is_so_of_uniform_noise_alone_is_wrong(
             "atol": tolerance,
             "rtol": tolerance,
         }
-        return run(
-            Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), worker, lambda stage: None, lambda: False
-        )
+        return run(Request.from_wire(wire | {"num_trials": 1, "timeout": 60}), worker)
 
     passed, wrong = ended(right), ended(shortcut)
     assert passed.outcome.status is Status.PASSED, passed.outcome.message
@@ -248,7 +246,7 @@ def test_a_tolerance_that_is_named_stands_for_small_answers_too(worker: WorkerCo
         "atol": 1e-2,
         "timeout": 60,
     }
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     assert report.outcome.status is Status.PASSED and "drawn" not in distributions(report)["skipped"]
 
 
@@ -362,7 +360,7 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(worker: WorkerCont
 
 def test_evaluating_alone_has_no_other_distributions(worker: WorkerContext) -> None:
     wire = {"kernel": model("Model", "return x * 2", NORMAL), "num_trials": 1, "timeout": 60}
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     assert report.outcome.status is Status.PASSED and "distributions" not in report.outcome.inputs
 
 

@@ -35,12 +35,7 @@ def judged(worker: WorkerContext, what: str, *, compared: bool) -> Report:
 
     reference = kernel("Model", "x + y") if compared else None
     wire = {"kernel": kernel("ModelNew" if compared else "Model", what), "reference": reference}
-    return run(
-        Request.from_wire(wire | {"num_trials": 5, "timeout": 30, "budget": "quick"}),
-        worker,
-        lambda _: None,
-        lambda: False,
-    )
+    return run(Request.from_wire(wire | {"num_trials": 5, "timeout": 30, "budget": "quick"}), worker)
 
 
 @pytest.mark.parametrize("compared", [False, True])

@@ -37,7 +37,7 @@ def judged(worker: WorkerContext, candidate: str, reference: str = "return x * 2
         for source, forward in ((CANDIDATE, candidate), (REFERENCE, reference))
     )
     wire: dict[str, Any] = {"kernel": kernel, "reference": other, "num_trials": 1, "timeout": 60, "budget": "quick"}
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def compared(
     reference = {"kernel_type": "torch", "source_code": SLOW.format(seconds=seconds, drawn=drawn)}
     candidate = {"kernel_type": "torch", "source_code": reference["source_code"].replace("x * 2", answer)}
     wire = {"kernel": candidate, "reference": reference, "num_trials": 200, "timeout": 60} | more
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def test_a_slow_maker_ends_drawing_at_the_budget_and_sets_are_mixed(
@@ -146,12 +146,10 @@ def test_sets_of_another_form_are_their_makers_fault(worker: WorkerContext, draw
         f"def kernel_fn(*tensors):\n    return tensors[0] * 2\ndef get_inputs():\n    return [{drawn}]\n"
     )
     kernel = {"kernel_type": "torch", "source_code": source}
-    alone = run(
-        Request.from_wire({"kernel": kernel, "num_trials": 1, "timeout": 60}), worker, lambda _: None, lambda: False
-    )
+    alone = run(Request.from_wire({"kernel": kernel, "num_trials": 1, "timeout": 60}), worker)
     assert alone.outcome.status is Status.UNSUPPORTED and says in (alone.outcome.message or ""), alone.outcome.message
     wire = {"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 60}
-    compared = run(Request.from_wire(wire), worker, lambda _: None, lambda: False)
+    compared = run(Request.from_wire(wire), worker)
     assert compared.outcome.status is Status.REFERENCE_FAILED
 
 
@@ -176,7 +174,7 @@ def get_inputs():
     return [x, list(range(900))]
 """
     wire = {"kernel": {"kernel_type": "torch", "source_code": source}, "num_trials": 4, "timeout": 60}
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
@@ -200,9 +198,9 @@ def test_sets_of_one_form_that_is_not_the_firsts_reach_the_kernel(worker: Worker
     source = NESTED.format(sign="+", nested=nested)
     reference = {"kernel_type": "torch", "source_code": source}
     wire = {"kernel": reference, "reference": reference, "num_trials": 5, "timeout": 60, "budget": "quick"}
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.comparison is not None and not report.outcome.comparison.weak_reference
     wrong = {"kernel_type": "torch", "source_code": NESTED.format(sign="-", nested=nested)}
-    report = run(Request.from_wire(wire | {"kernel": wrong}), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire | {"kernel": wrong}), worker)
     assert report.outcome.status is Status.WRONG_RESULT

@@ -34,7 +34,7 @@ CONTRACT = {"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": [4
 def evaluated(worker: WorkerContext, kernel: dict[str, Any], **more: Any) -> Outcome:
     request = read_evaluate({"kernel": kernel, "num_trials": 1, "timeout": 60, **more})
     # As a record keeps it between the API and a worker.
-    return run(type(request).from_wire(request.to_wire()), worker, lambda stage: None, lambda: False).outcome
+    return run(type(request).from_wire(request.to_wire()), worker).outcome
 
 
 @pytest.mark.parametrize("more", [{"source_code": SOURCE + INPUTS}, {"source_code": SOURCE, "io": CONTRACT}])
@@ -62,7 +62,7 @@ def test_a_wrong_answer_is_wrong_at_the_same_place_again(worker: WorkerContext) 
     }
 
     def compared(**more: Any) -> Outcome:
-        return run(read_compare(body | more), worker, lambda stage: None, lambda: False).outcome
+        return run(read_compare(body | more), worker).outcome
 
     # Known to have such an element in the first calls: 2.5 sigma is one element in 161.
     seed = next(one for one in map(str, range(1, 99)) if _early(compared(replay_seed=one)))

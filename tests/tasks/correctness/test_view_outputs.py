@@ -44,9 +44,7 @@ def test_views_where_the_reference_makes_tensors_are_told(
     worker: WorkerContext, reference: str, candidate: str, outputs: str | None
 ) -> None:
     wire = {"kernel": model("ModelNew", candidate), "reference": model("Model", reference), "budget": "quick"}
-    outcome = run(
-        Request.from_wire(wire | {"timeout": 60, "num_trials": 10}), worker, lambda stage: None, lambda: False
-    ).outcome
+    outcome = run(Request.from_wire(wire | {"timeout": 60, "num_trials": 10}), worker).outcome
     assert outcome.status is Status.PASSED, outcome.message
     assert outcome.timing is not None
     views = [flag.data for flag in outcome.timing.flags if flag.code is FlagCode.OUTPUT_IS_INPUT_VIEW]

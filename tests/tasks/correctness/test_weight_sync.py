@@ -349,7 +349,7 @@ def test_what_is_profiled_is_what_was_timed(worker: WorkerContext) -> None:
         "reference": torch_kernel(model("self.n(x)", NORM) + INPUTS),
         **{"num_trials": 1, "timeout": 60, "profile": True},
     }
-    report = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    report = run(Request.from_wire(wire), worker)
     assert last_code(report.outcome) == FlagCode.WEIGHTS_COPIED
     assert report.outcome.launches is not None
     assert not any("mul" in each["name"] for each in report.outcome.launches["kernels"])

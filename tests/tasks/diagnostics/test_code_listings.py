@@ -34,7 +34,7 @@ def worker() -> Iterator[WorkerContext]:
 
 def judged(worker: WorkerContext, kernel: dict[str, Any], *forms: str, **more: Any) -> Report:
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5, "artifacts": forms}
-    return run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire | more), worker)
 
 
 def torch(source: str) -> dict[str, Any]:

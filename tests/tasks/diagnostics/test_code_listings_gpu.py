@@ -26,7 +26,7 @@ def worker() -> Iterator[Any]:
 
 def judged(worker: Any, name: str, **more: Any) -> Outcome:
     wire = {"kernel": variant(name, ""), "reference": REFERENCE, "num_trials": 6, "timeout": 120} | more
-    found = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+    found = run(Request.from_wire(wire), worker).outcome
     assert found.status is Status.PASSED, found
     return found
 

@@ -14,6 +14,7 @@ from domain.result import Status
 from sandbox.supervisor.session import Session
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
@@ -77,7 +78,7 @@ def failed(message: str, status: Status = Status.RUNTIME_ERROR, printed: str = "
 
 
 def blame(worker: WorkerContext, *kernel_runs: KernelRun) -> None:
-    raise_tested_card_fault(kernel_runs, worker, lambda: False)
+    raise_tested_card_fault(kernel_runs, JobContext.of(Request(kernel_runs[0].kernel), worker))
     assert not (worker.folder / "test").exists()
 
 
@@ -121,5 +122,5 @@ def test_on_the_cpu_there_is_no_card_to_blame(worker: WorkerContext, monkeypatch
 def test_a_kernel_that_only_says_so_is_blamed_on_a_card_that_works(worker: WorkerContext) -> None:
     raises = f"def kernel_fn(x):\n    raise RuntimeError({ECC!r})\n\ndef get_inputs():\n    return [torch.zeros(8)]\n"
     request = Request(Kernel(raises, KernelType.TORCH), num_trials=1, timeout=60)
-    outcome = run(request, worker, lambda stage: None, lambda: False).outcome
+    outcome = run(request, worker).outcome
     assert (outcome.status, ECC in (outcome.message or "")) == (Status.RUNTIME_ERROR, True)

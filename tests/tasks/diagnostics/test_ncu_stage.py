@@ -71,7 +71,9 @@ def test_a_report_is_read_and_kept(look: Make) -> None:
     of = look()
     told = read_counters(of, CounterRequest())
     assert told["status"] == "measured" and told["candidate"]["kernels"] and told["original_device_metrics"]
-    assert isinstance(of.candidate.profile, ProfilerReport) and of.candidate.profile.size == len("report\n")
+    assert isinstance(of.candidate.diagnosis.profile, ProfilerReport) and of.candidate.diagnosis.profile.size == len(
+        "report\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_why_nothing_was_counted(look: Make, body: str, ncu: str, says: str, run
     of.candidate.folder.joinpath("counters.csv").write_bytes(SAMPLE.read_bytes())
     status, reason, ran = counted(of, "sm__asked.sum")
     assert (status, ran) == ("unavailable", runs) and says in reason
-    assert isinstance(of.candidate.profile, NoListing)
+    assert isinstance(of.candidate.diagnosis.profile, NoListing)
 
 
 def test_a_kernel_that_was_watched_is_clean(look: Make) -> None:

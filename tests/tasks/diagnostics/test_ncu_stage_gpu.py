@@ -34,7 +34,7 @@ def worker() -> Iterator[Any]:
 
 def judged(worker: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 10, "timeout": 120} | more
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def cuda(body: str, n: int = N, grid: str = "cdiv(n, 256)", block: int = 256, **launch: Any) -> dict[str, Any]:

@@ -110,6 +110,6 @@ def test_who_takes_a_cards_memory_is_out_of_it() -> None:
     }
     with own_worker() as worker:
         request = Request.from_wire({**kernels, "num_trials": 5, "timeout": 60})
-        report = run(request, worker, lambda stage: None, lambda: False)
+        report = run(request, worker)
     assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome
     assert report.reference is not None and report.reference.status is Status.PASSED

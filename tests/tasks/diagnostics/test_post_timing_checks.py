@@ -37,7 +37,7 @@ def judged(
     worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 2, "timeout": 60, "target_precision": 0.5} | more
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def candidate(before: str = "", expression: str = "(x @ x).cos()") -> dict[str, Any]:

@@ -33,7 +33,7 @@ def worker() -> Iterator[Any]:
 
 def judged(worker: Any, candidate: dict[str, Any], reference: dict[str, Any] | None = None, **more: Any) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 20, "timeout": 120, "profile": True} | more
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def launches(outcome: Outcome) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from domain.result import CANDIDATE, REFERENCE
 from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, read_output
 from tasks.evaluation.pipeline import run
 from tasks.runtime.build_stage import Building
-from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import Build, KernelRun
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
 from tests.tasks.diagnostics.test_ncu_stage_gpu import PRYING
@@ -49,16 +51,20 @@ def job(worker: WorkerContext) -> Iterator[Path]:
         yield folder
 
 
-def inspection(worker: WorkerContext, job: Path, body: str = "", **more: Any) -> Inspection:
+def inspection(
+    worker: WorkerContext, job: Path, body: str = "", cancelled: Callable[[], bool] = lambda: False, **more: Any
+) -> Inspection:
     kernel_runs = []
     for role in (REFERENCE, CANDIDATE):
         kernel = Kernel(SCALED.replace("BODY", body if role == CANDIDATE else ""), KernelType.TORCH)
         kernel_runs.append(KernelRun(role, kernel, worker.private_folder(job / role)))
     wire = {"kernel": kernel_runs[1].kernel.to_wire(), "num_trials": 1, "timeout": 60}
-    Building(worker, Request.from_wire(wire), lambda: False).build_all(kernel_runs)
+    request = Request.from_wire(wire)
+    Building(worker, request, lambda: False).build_all(kernel_runs)
     example = {role: [torch.ones(3)] for role in (REFERENCE, CANDIDATE)}
-    given: dict[str, Any] = {"example": example, "weights": {"w": torch.full((3,), 2.0)}, "cancelled": lambda: False}
-    return Inspection(worker, kernel_runs, seed=1, **given | more)
+    given: dict[str, Any] = {"example": example, "weights": {"w": torch.full((3,), 2.0)}}
+    context = JobContext.of(request, worker, JobCallbacks(cancelled=cancelled))
+    return Inspection(context, kernel_runs, **given | more)
 
 
 def test_it_is_called_with_the_jobs_inputs_and_weights_and_the_tool_writes_its_report(
@@ -106,7 +112,7 @@ def test_nothing_is_called_without_inputs_or_a_build(worker: WorkerContext, job:
     look = inspection(worker, job, example={})
     with pytest.raises(NotInspected, match="before the kernel had inputs"):
         look.call(look.candidate, TOOL, 60.0, 0)
-    look.candidate.compiled = False
+    look.candidate.build = Build()
     with pytest.raises(NotInspected, match="not compiled"):
         look.call(look.candidate, TOOL, 60.0, 0)
 
@@ -127,12 +133,12 @@ def test_a_program_reads_what_lies_in_the_folder(worker: WorkerContext, job: Pat
 def test_beneath_a_tool_it_has_no_right_that_it_lacks_without(worker: WorkerContext, job: Path) -> None:
     source = PRYING.replace('1 << 20, device="cuda"', "8")
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 1, "timeout": 60}
-    plain = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome.output
+    plain = run(Request.from_wire(wire), worker).outcome.output
     rights = next(line for line in plain.splitlines() if line.startswith("RIGHTS"))
     look = inspection(worker, job)
     kernel = Kernel(source, KernelType.TORCH)
     kernel_run = KernelRun(CANDIDATE, kernel, worker.private_folder(job / "prying"))
-    kernel_run.compiled = True
+    kernel_run.build = Build(compiled=True)
     printed, failure = look.call(kernel_run, TOOL, 60.0, 0)
     assert failure is None and rights in printed
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from threading import Thread
 
 import pytest
@@ -21,12 +20,9 @@ from tasks.evaluation.celery_task import Pipeline, execute
 from tasks.jobs.job_queue import Message
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.submit import message_id
+from tasks.runtime.job_callbacks import JobCallbacks
 from tests.conftest import die_with_parent
 from tests.tasks.example_jobs import EVALUATE, report, seen, until
-
-Progress = Callable[[Stage], None]
-Cancelled = Callable[[], bool]
-SoFar = Callable[[bool], None]
 
 
 @pytest.fixture
@@ -38,10 +34,10 @@ def run(records: JobStore, pipeline: Pipeline, attempt: int = 1) -> None:
     execute(records, records, Message(message_id("a", attempt)), "w", pipeline)
 
 
-def good(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
+def good(request: Request, callbacks: JobCallbacks) -> Report:
     assert request == EVALUATE
     for stage in (Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
-        progress(stage)
+        callbacks.on_stage(stage)
     return report()
 
 
@@ -61,15 +57,15 @@ def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobStore) -
         until(lambda: seen(records, "a").interim_correct is until_right)
         shown.append((seen(records, "a").stage, until_right))
 
-    def told(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
-        progress(Stage.VALIDATE)
+    def told(request: Request, callbacks: JobCallbacks) -> Report:
+        callbacks.on_stage(Stage.VALIDATE)
         look(None)
-        on_interim_result(True)
+        callbacks.on_interim_result(True)
         look(True)
-        progress(Stage.TIME)
+        callbacks.on_stage(Stage.TIME)
         until(lambda: seen(records, "a").stage is Stage.TIME)
         look(True)
-        on_interim_result(False)
+        callbacks.on_interim_result(False)
         look(False)
         return report()
 
@@ -93,10 +89,10 @@ def test_a_message_that_came_twice_runs_once(records: JobStore) -> None:
     records.create("a", EVALUATE)
     runs: list[Request] = []
 
-    def counted(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
+    def counted(request: Request, callbacks: JobCallbacks) -> Report:
         runs.append(request)
         run(records, counted)
-        return good(request, progress, cancelled, on_interim_result)
+        return good(request, callbacks)
 
     run(records, counted)
     run(records, counted)
@@ -125,9 +121,9 @@ def test_our_faults_are_tried_again_and_then_fail(
 
 
 def test_cancelling_stops_what_runs(records: JobStore) -> None:
-    def patient(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
-        progress(Stage.LOAD)
-        until(cancelled)
+    def patient(request: Request, callbacks: JobCallbacks) -> Report:
+        callbacks.on_stage(Stage.LOAD)
+        until(callbacks.cancelled)
         raise JobCancelled("as asked")
 
     records.create("a", EVALUATE)
@@ -142,11 +138,11 @@ def test_cancelling_stops_what_runs(records: JobStore) -> None:
 def test_progress_stops_what_was_cancelled_or_given_up(records: JobStore) -> None:
     raised: list[str] = []
 
-    def going_on(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
-        progress(Stage.LOAD)
-        until(cancelled)
+    def going_on(request: Request, callbacks: JobCallbacks) -> Report:
+        callbacks.on_stage(Stage.LOAD)
+        until(callbacks.cancelled)
         try:
-            progress(Stage.TIME)
+            callbacks.on_stage(Stage.TIME)
         except Exception as error:
             raised.append(type(error).__name__)
             raise
@@ -169,7 +165,7 @@ def test_progress_stops_what_was_cancelled_or_given_up(records: JobStore) -> Non
 
 
 def test_an_owner_is_heard_while_it_works(records: JobStore, redis: Redis) -> None:
-    def slow(request: Request, progress: Progress, cancelled: Cancelled, on_interim_result: SoFar) -> Report:
+    def slow(request: Request, callbacks: JobCallbacks) -> Report:
         redis.delete("job:a:owner")
         until(lambda: redis.exists("job:a:owner"))
         assert records.abandoned() == []
@@ -192,11 +188,11 @@ from domain.job import Stage
 attempt_monitor.SLACK_S = -89.0
 records = JobStore(Redis.from_url(sys.argv[1]), 60)
 
-def stuck(request, progress, cancelled, on_interim_result):
-    progress(Stage.WAIT_FOR_DEVICE)
+def stuck(request, callbacks):
+    callbacks.on_stage(Stage.WAIT_FOR_DEVICE)
     time.sleep(2.0)
     print("waited", flush=True)
-    progress(Stage.LOAD)
+    callbacks.on_stage(Stage.LOAD)
     time.sleep(600)
 
 execute(records, records, Message("a.1"), "w", stuck)

@@ -45,7 +45,7 @@ def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: st
         "num_trials": 1,
         "timeout": 60,
     }
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def flags(report: Report) -> list[Flag]:

@@ -13,7 +13,7 @@ from domain.flags import FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.listing import Form
 from domain.request import Request
-from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from domain.result import Comparison, DeviceReport, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.evaluation import multi_process
 from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.runtime.stream_isolation import Queues, RestartJob
@@ -47,9 +47,9 @@ class Judge:
         ms = self.times[len(self.asked) - 1]
         # Tools look in the first, which holds the device and is none of the job's time.
         held_s = queues.held_s + self.seconds + (50.0 if request.sanitize else 0.0)
-        where = {"device_seconds": held_s, "host": len(self.asked), "gpu_errors": [{"xid": len(self.asked)}]}
-        where["window_seconds"] = 0.25
-        times: Any = {"spent_s": queues.spent_s + self.seconds, "built_s": self.built_s}
+        where = {"host": len(self.asked)}
+        device = DeviceReport(held_s, 0.25, gpu_errors=[{"xid": len(self.asked)}])
+        times: Any = {"spent_s": queues.spent_s + self.seconds, "built_s": self.built_s, "device": device}
         own = replace(outcome(ms), build=self.build)
         if request.reference is None:
             return Report(own, where, **times)
@@ -60,9 +60,9 @@ class Judge:
 def test_precise_judges_a_kernel_in_twelve_processes_and_a_pair_in_four() -> None:
     alone, compared = Judge(*range(1, 13)), Judge(*range(1, 5))
     report = evaluate_in_processes(alone, ALONE)
-    assert (report.environment["device_seconds"], report.environment["host"]) == (3.0, 1)
-    assert report.environment["window_seconds"] == 3.0
-    assert [error["xid"] for error in report.environment["gpu_errors"]] == list(range(1, 13))
+    assert (report.device.held_s, report.environment["host"]) == (3.0, 1)
+    assert report.device.windows_s == 3.0
+    assert report.device.gpu_errors == [{"xid": number} for number in range(1, 13)]
     timing = report.outcome.timing
     assert timing is not None and timing.latency_ms == 6.5 and timing.per_process_ms == list(range(1, 13))
     assert report.outcome.roofline is not None and report.outcome.roofline["bytes_per_s"] == pytest.approx(900 / 6.5)
@@ -157,7 +157,7 @@ def test_a_kernel_that_is_wrong_in_one_process_is_wrong() -> None:
     assert len(judge.asked) == 3
     assert (report.outcome.status, report.outcome.timing, report.speedup) == (Status.WRONG_RESULT, None, None)
     assert report.outcome.message == "off by one (in the 2 processes before this one it passed)"
-    assert report.environment["device_seconds"] == 0.75
+    assert report.device.held_s == 0.75
 
 
 def test_a_kernel_that_fails_is_not_judged_again() -> None:

@@ -23,10 +23,13 @@ from profiling.gpu.xid_errors import CardError
 from tasks.correctness import trials
 from tasks.correctness.distribution_check import DistributionCheck
 from tasks.evaluation import multi_process
-from tasks.evaluation.pipeline import _Job, run
+from tasks.evaluation.device_scope import DeviceUse
+from tasks.evaluation.pipeline import run
+from tasks.evaluation.report import make_report
 from tasks.node.device_lease import device_lease
+from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.null_window_recheck import NullWindowRecheck
 from tests.flag_codes import codes
@@ -53,7 +56,7 @@ def test_a_candidate_that_carries_the_reference_along_is_judged_by_its_own_class
 def test_stages_come_in_order(worker: WorkerContext) -> None:
     stages: list[Stage] = []
     wire = {"kernel": kernel(SOFTMAX), "num_trials": 5, "timeout": 30, "atol": 1e-2, "rtol": 1e-2}
-    report = run(Request.from_wire(wire), worker, stages.append, lambda: False)
+    report = run(Request.from_wire(wire), worker, JobCallbacks(stages.append))
     assert report.outcome.status is Status.PASSED
     assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.VALIDATE, Stage.TIME]
 
@@ -71,7 +74,7 @@ def test_precise_judges_in_several_processes(worker: WorkerContext, monkeypatch:
         "timeout": 60,
         "target_precision": 0.5,
     }
-    report = run(Request.from_wire(wire | {"budget": "precise"}), worker, stages.append, lambda: False)
+    report = run(Request.from_wire(wire | {"budget": "precise"}), worker, JobCallbacks(stages.append))
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
     assert stages.count(Stage.LOAD) == len(report.outcome.timing.per_process_ms) == 4
     comparison = report.outcome.comparison
@@ -416,7 +419,7 @@ def test_a_cancelled_job_stops_and_leaves_no_runner(worker: WorkerContext) -> No
     timer = threading.Timer(1.0, cancelled.set)
     timer.start()
     with pytest.raises(JobCancelled):
-        run(Request.from_wire(wire), worker, lambda stage: None, cancelled.is_set)
+        run(Request.from_wire(wire), worker, JobCallbacks(cancelled=cancelled.is_set))
     timer.join()
     assert judged(worker, kernel(SOFTMAX)).outcome.status is Status.PASSED
 
@@ -674,16 +677,14 @@ def test_an_error_of_the_card_is_no_fault_of_a_kernel(worker: WorkerContext, mon
 def test_what_the_driver_reported_is_told(
     worker: WorkerContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "card_errors", Reports(31))
     monkeypatch.setattr(worker.device, "is_cuda", True)
     request = Request.from_wire({"kernel": kernel(SOFTMAX), "num_trials": 1, "timeout": 9})
     candidate = KernelRun("candidate", request.kernel, tmp_path / "candidate")
     candidate.fault = KernelFault(Status.RUNTIME_ERROR, "an illegal address")
-    job = _Job(request, worker, lambda stage: None, lambda: False, [candidate], lambda right: None, Queues())
-    job.note_card_errors()
-    where = job.report().environment
-    assert [error["xid"] for error in where["gpu_errors"]] == [31]
-    assert where["multi_queue_roles"] == [], "it has no context"
+    use = DeviceUse(card_errors=[CardError(31)])
+    device = make_report(JobContext.of(request, worker), [candidate], use, None).device
+    assert [error["xid"] for error in device.gpu_errors or ()] == [31]
+    assert device.multi_queue_roles == [], "it has no context"
 
 
 @pytest.mark.parametrize("others_have_it_quiet", [False, True])

@@ -22,6 +22,7 @@ from profiling.roofline.limits import RATES_UNKNOWN
 from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.timing.gate_calibration import GROW, HELD_UP
 from tests.own_worker import own_worker
 
@@ -51,7 +52,7 @@ def judged(
     **more: Any,
 ) -> Report:
     wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "atol": 1e-2, "rtol": 1e-2}
-    return run(Request.from_wire(wire | more), worker, progress, lambda: False)
+    return run(Request.from_wire(wire | more), worker, JobCallbacks(progress))
 
 
 def tensor(name: str, shape: list[int], role: str = "input", dtype: str = "float32", **init: Any) -> dict[str, Any]:
@@ -322,7 +323,7 @@ def test_an_illegal_address_is_a_result_and_the_next_job_is_clean(worker: Any) -
     assert outcome.status is Status.RUNTIME_ERROR, outcome
     assert "illegal" in f"{outcome.message}{outcome.log}".lower()
     # The driver may not tell its events in a container; where it does, it tells an error that is the kernel's.
-    told = report.environment["gpu_errors"]
+    told = report.device.gpu_errors
     print(told)
     assert "unavailable" in told or not any(error["is_hardware_fault"] for error in told)
     check_recovery(worker)

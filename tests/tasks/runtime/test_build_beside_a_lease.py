@@ -14,6 +14,7 @@ from domain.request import Request
 from stack.example import FOLDER, Example
 from tasks.evaluation.pipeline import run
 from tasks.node.device_lease import device_lease
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
 
@@ -41,7 +42,8 @@ def built_beside_a_holder(worker: WorkerContext, wire: dict[str, Any], *, goes_o
                     raise JobCancelled
 
         try:
-            return run(Request.from_wire({**wire, "num_trials": 1, "timeout": 120}), worker, progress, lambda: False)
+            request = Request.from_wire({**wire, "num_trials": 1, "timeout": 120})
+            return run(request, worker, JobCallbacks(progress))
         except JobCancelled:
             assert stages == [Stage.BUILD, Stage.WAIT_FOR_DEVICE]
             return None

@@ -50,7 +50,7 @@ def worker() -> Iterator[WorkerContext]:
 def outcome(worker: WorkerContext, source: str, kernel_type: str = "torch", **more: Any) -> Outcome:
     kernel = {"source_code": source, "kernel_type": kernel_type, **more}
     wire = {"kernel": kernel, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+    return run(Request.from_wire(wire), worker).outcome
 
 
 def cache_of(found: Outcome) -> str:
@@ -132,7 +132,7 @@ from domain.request import Request
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 worker, wire = WorkerContext(), json.load(sys.stdin)
-found = [run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome for _ in range(2)]
+found = [run(Request.from_wire(wire), worker).outcome for _ in range(2)]
 worker.close()
 print(json.dumps([[one.status.value, one.build["compile_cache"]] for one in found]))
 """
@@ -183,9 +183,9 @@ def test_a_compiler_that_is_killed_costs_an_attempt_and_no_verdict(role: str, wo
     wire = {**kernel_runs, "num_trials": 1, "timeout": 120, "target_precision": 0.5}
     request = Request.from_wire(wire)
     with compilers_killed(os.getpid(), 10_000) as ended, pytest.raises(Unproven):
-        run(request, worker, lambda stage: None, lambda: False)
+        run(request, worker)
     assert ended
-    report = run(request, worker, lambda stage: None, lambda: False)
+    report = run(request, worker)
     assert report.outcome.status is Status.PASSED
     side = report.outcome if role == "kernel" else report.reference
     assert side is not None and cache_of(side) == "miss", "what the killed compiler left was kept"

@@ -19,11 +19,13 @@ from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from sandbox.supervisor.captured_output import MAX_BYTES
+from sandbox.supervisor.messages import CodeListing
 from sandbox.supervisor.runner_process import RunnerProcess
+from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
-from tasks.evaluation import pipeline
 from tasks.evaluation.pipeline import run
 from tasks.node.device_lease import device_lease
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.teardown import end
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.null_window_recheck import NullWindowRecheck
@@ -92,7 +94,7 @@ def wire(source: str, *, compares: bool = False) -> dict[str, Any]:
 
 def judged(worker: WorkerContext, source: str, *, compares: bool = False) -> Report:
     request = Request.from_wire(wire(source, compares=compares))
-    return run(request, worker, lambda stage: None, lambda: False)
+    return run(request, worker)
 
 
 def is_free(device: str) -> bool:
@@ -207,7 +209,7 @@ def test_the_next_job_begins_when_the_last_is_gone(worker: WorkerContext, may_di
     (last,) = jobs(worker)
     begun = Event()
     with ThreadPoolExecutor(1) as other:
-        second = other.submit(run, Request.from_wire(wire(RIGHT)), worker, lambda stage: begun.set(), lambda: False)
+        second = other.submit(run, Request.from_wire(wire(RIGHT)), worker, JobCallbacks(lambda stage: begun.set()))
         assert not begun.wait(0.3)
         may_die.set()
         assert begun.wait(30) and not last.exists()
@@ -226,9 +228,9 @@ def test_code_is_read_when_the_runners_are_gone(worker: WorkerContext, monkeypat
     states: list[str] = []
     stop = RunnerProcess.stop
     monkeypatch.setattr(RunnerProcess, "stop", lambda self: (stopped.append(self.pid), stop(self)))
-    monkeypatch.setattr(pipeline, "extract_code", lambda *_: states.append(state(stopped[-1])))
+    monkeypatch.setattr(Session, "code", lambda *_: states.append(state(stopped[-1])) or CodeListing([], []))
     asked = Request.from_wire(wire(RIGHT) | {"artifacts": ["ptx"]})
-    assert run(asked, worker, lambda stage: None, lambda: False).outcome.status is Status.PASSED
+    assert run(asked, worker).outcome.status is Status.PASSED
     assert states == [""]
 
 
@@ -289,5 +291,5 @@ def test_a_job_without_a_report_ends_its_runners_itself(worker: WorkerContext) -
             cancelled.append(True)
 
     with pytest.raises(JobCancelled):
-        run(Request.from_wire(wire(RIGHT)), worker, progress, lambda: bool(cancelled))
+        run(Request.from_wire(wire(RIGHT)), worker, JobCallbacks(progress, lambda: bool(cancelled)))
     assert not jobs(worker) and is_free("test-quiet")

@@ -97,7 +97,7 @@ def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory
     report = judged(worker, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6)
     assert report.outcome.status is ends
     assert left == [0]
-    assert (report.environment["window_seconds"] > 0) is (ends is not Status.WRONG_RESULT)
+    assert (report.device.windows_s > 0) is (ends is not Status.WRONG_RESULT)
 
 
 def test_nor_of_what_tools_were_given_nor_do_they_find_more(worker: WorkerContext, left: list[int]) -> None:

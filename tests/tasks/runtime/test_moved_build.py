@@ -21,7 +21,7 @@ def built(tmp_path: Path) -> KernelRun:
     (folder / "triton" / "x").mkdir(parents=True)
     (folder / "triton" / "x" / "__grp__k.json").write_text(f'"{folder}/triton/x/k.cubin"')
     made = KernelRun("candidate", Kernel("code", KernelType.TORCH), folder)
-    made.pooled_runner = PooledRunner(cast(Any, SimpleNamespace()), waiting)
+    made.take_runner(PooledRunner(cast(Any, SimpleNamespace()), waiting))
     made.seal()
     return made
 

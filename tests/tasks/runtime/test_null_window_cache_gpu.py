@@ -40,7 +40,7 @@ def worker() -> Iterator[Any]:
 def timed(worker: Any, source: str) -> Timing:
     kernel = {"source_code": source, "kernel_type": "torch"}
     wire = {"kernel": kernel, "num_trials": 20, "timeout": 60, "target_precision": 0.05, "budget": "quick"}
-    outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+    outcome = run(Request.from_wire(wire), worker).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None, outcome
     return outcome.timing
 

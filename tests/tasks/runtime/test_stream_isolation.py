@@ -9,7 +9,7 @@ import pytest
 from domain.fault import FreezeViolation, KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.result import CANDIDATE, REFERENCE, Status
-from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 from tasks.runtime.stream_isolation import (
     ALL,
     GAIN,
@@ -22,6 +22,7 @@ from tasks.runtime.stream_isolation import (
     run_until_final,
     until_stopped,
 )
+from tasks.runtime.time_budget import TimeBudget
 
 SECONDS = 60.0
 
@@ -56,7 +57,7 @@ def kernel_run(
         role=role,
         pooled_runner=SimpleNamespace(one_queue=one_queue),
         probe=SimpleNamespace(several_streams=several),
-        build_s=build_s,
+        build=Build(seconds=build_s),
     )
     return cast(KernelRun, held)
 
@@ -71,7 +72,7 @@ def restart(step: Callable[[], object]) -> Queues | None:
 
 
 def streams(queues: Queues, *kernel_runs: KernelRun) -> Streams:
-    return Streams(queues, kernel_runs or [kernel_run()], SECONDS)
+    return Streams(queues, kernel_runs or [kernel_run()], TimeBudget(SECONDS, queues.spent_s))
 
 
 @pytest.mark.parametrize(("several", "one_queue"), [(False, True), (False, False), (True, False)])
@@ -130,8 +131,6 @@ def test_a_job_that_has_no_time_to_begin_anew_goes_on() -> None:
     with pytest.raises(RestartJob) as anew:
         streams(Queues(), kernel_run(several=True, build_s=SECONDS / 4)).check_first_call()
     assert SECONDS / 4 <= anew.value.queues.spent_s < SECONDS / 3
-    left = streams(anew.value.queues).deadline - streams(Queues()).deadline
-    assert left == pytest.approx(-anew.value.queues.spent_s, abs=1)
 
 
 def test_a_job_begins_anew_until_it_is_settled() -> None:
@@ -161,7 +160,7 @@ def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> Non
 
 
 def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: float = 0) -> None:
-    held: Any = SimpleNamespace(role=CANDIDATE, fault=fault, build_s=build_s)
+    held: Any = SimpleNamespace(role=CANDIDATE, fault=fault, build=Build(seconds=build_s))
     with until_stopped([held], queues, seconds):
         raise Stopped
 

@@ -56,7 +56,7 @@ def worker() -> Iterator[Any]:
 
 def judged(worker: Any, source: str) -> Report:
     wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "num_trials": 50, "timeout": 120}
-    return run(Request.from_wire(wire), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(wire), worker)
 
 
 def time_ms(report: Report) -> float:
@@ -73,6 +73,6 @@ def test_streams_run_beside_each_other(worker: Any, names: dict[str, str], sleep
         judged(worker, ONE_STREAM.format(work=work)),
         judged(worker, SEVERAL_STREAMS.format(work=work, **names)),
     )
-    assert alone.environment["multi_queue_roles"] == []
-    print(f"{time_ms(alone)} ms, {time_ms(beside)} ms: {beside.environment}, {beside.outcome.timing}")
+    assert alone.device.multi_queue_roles == []
+    print(f"{time_ms(alone)} ms, {time_ms(beside)} ms: {beside.device}, {beside.outcome.timing}")
     assert time_ms(beside) < 1.35 * time_ms(alone)

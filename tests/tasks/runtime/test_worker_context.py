@@ -49,7 +49,7 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
             pytest.skip("of hosts without a GPU")
         for jobs in range(2):
             forked.clear()
-            report = run(request, worker, lambda entered: None, lambda: False)
+            report = run(request, worker)
             assert report.outcome.status is Status.PASSED
             assert bool(forked) == (jobs == 0)
             worker.refill_pool()

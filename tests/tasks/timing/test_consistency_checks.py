@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -16,6 +15,7 @@ from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
 from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
 from tasks.evaluation.pipeline import run
+from tasks.runtime.time_budget import TimeBudget
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.consistency_checks import NO_TIME, OTHER_ANSWERS, OUTPUT_NOT_KEPT, RESERVE_S, CrossChecks
 from tasks.timing.window_runner import WindowRunner
@@ -118,7 +118,7 @@ def judged(worker: WorkerContext, candidate: str, reference: str | None = None, 
     if reference is not None:
         wire["reference"] = kernel(reference.replace("(64, 32", f"(64, 32, device='{device}'"))
     asked = wire | {"num_trials": 5, "timeout": 60} | more
-    return run(Request.from_wire(asked), worker, lambda stage: None, lambda: False)
+    return run(Request.from_wire(asked), worker)
 
 
 def check_all(worker: WorkerContext) -> None:
@@ -226,12 +226,12 @@ class NoGate:
 
     kernel_runs: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
     candidate: ClassVar[Any] = kernel_runs[-1]
-    deadline = float("inf")
     right = True
     room = 6
 
     def __init__(self, wrong_at: int | None = None) -> None:
         self.rounds = self
+        self.budget = TimeBudget(float("inf"))
         self.worker = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
         self.shot: list[str] = []
         self.judged: list[list[float]] = []
@@ -328,7 +328,7 @@ def test_a_null_window_alone_is_one_of_a_row_too() -> None:
 @pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
 def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_row: int) -> None:
     job = NoGate()
-    job.deadline = time.monotonic() + RESERVE_S + left_s
+    job.budget = TimeBudget(RESERVE_S + left_s)
     job.room = 8
     records = {role: TimeRecord(2, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
     checks = CrossChecks(cast(Any, job), records, 3.0)

@@ -10,14 +10,16 @@ import pytest
 from domain.result import CANDIDATE
 from profiling.results.samples import TimeRecord
 from profiling.window.timed_window import GateClosed
+from tasks.runtime.time_budget import TimeBudget
 from tasks.timing.timing_stage import Timekeeper
 
 
 def keeper(*, one_stream: bool) -> Any:
     made: Any = Timekeeper.__new__(Timekeeper)
     made.rounds = SimpleNamespace(
-        candidate=SimpleNamespace(role=CANDIDATE, probe=SimpleNamespace(one_stream=one_stream)), deadline=float("inf")
+        candidate=SimpleNamespace(role=CANDIDATE, probe=SimpleNamespace(one_stream=one_stream))
     )
+    made.budget = TimeBudget(float("inf"))
     looked = SimpleNamespace(check_call_time=lambda ms: None, check_setup_delay=lambda ms: None)
     made.streams, made.window_runner = looked, SimpleNamespace(streamed=set())
     made._streamed_for_delay, made._delayed_takes = False, 0
@@ -53,5 +55,5 @@ def test_in_time_they_stay(one_stream: bool) -> None:
 
 def test_where_there_is_no_time_they_stay_too() -> None:
     made = keeper(one_stream=False)
-    made.rounds.deadline = 0.0
+    made.budget = TimeBudget(0.0)
     assert not taken_anew(made)

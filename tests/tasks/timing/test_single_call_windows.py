@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +15,7 @@ from profiling.integrity.single_call import SETTLED_STREAMED
 from profiling.results.samples import TimeRecord
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, Window
+from tasks.runtime.time_budget import TimeBudget
 from tasks.timing.consistency_checks import BATCH_SIZE, FEWEST, CrossChecks
 from tasks.timing.window_runner import WindowRunner
 from tests.flag_codes import codes
@@ -53,7 +53,7 @@ class OnACard:
             kernel_runs=self.kernel_runs,
             candidate=self.kernel_runs[-1],
             right=True,
-            deadline=time.monotonic() + 600,
+            budget=TimeBudget(600.0),
             slots=self.slots,
             fill=lambda slots: None,
             judge=lambda slots, windows: None,

@@ -17,6 +17,7 @@ from profiling.results.samples import TimeRecord
 from profiling.stats.stopping_rule import coarse
 from profiling.window.timed_window import GateClosed
 from tasks.correctness.trials import Trials
+from tasks.runtime.time_budget import TimeBudget
 from tasks.timing import window_sizing
 from tasks.timing.gate_calibration import Calibration
 from tasks.timing.timing_stage import RESERVE_S, Timekeeper
@@ -24,6 +25,12 @@ from tasks.timing.window_sizing import FEW, LEAST_MS, MOST_TIMES, WindowSize
 from tests.flag_codes import codes
 
 GIB = 1 << 30
+
+
+def estimated(role: str, estimate_ms: float) -> Any:
+    made = SimpleNamespace(role=role, estimate_ms=estimate_ms, returned=[])
+    made.cap_estimate = lambda call_ms: setattr(made, "estimate_ms", min(made.estimate_ms, call_ms))
+    return made
 
 
 def size(
@@ -35,9 +42,7 @@ def size(
     **found: Calibration | None,
 ) -> WindowSize:
     """Of kernel runs with such estimates, for which rehearsals found that."""
-    kernel_runs = [
-        SimpleNamespace(role=role, estimate_ms=ms, upper_bound_ms=ms, returned=[]) for role, ms in estimates_ms.items()
-    ]
+    kernel_runs = [estimated(role, ms) for role, ms in estimates_ms.items()]
     rounds: Any = SimpleNamespace(
         kernel_runs=kernel_runs,
         candidate=kernel_runs[-1],
@@ -75,7 +80,6 @@ def test_who_has_few_short_calls_queued_is_taken_anew_with_more(monkeypatch: pyt
     assert of.calls == 1
     assert of.limited_by_candidate(record(1, 0.012)) and of.enlarge(record(1, 0.012))
     of.stream([CANDIDATE])
-    of._rounds.candidate.estimate_ms = of._rounds.candidate.upper_bound_ms  # type: ignore[misc]
     assert of.calls == coarse(round(3.0 / LEAST_MS)) and not of.gated(of._rounds.candidate)
 
 
@@ -123,8 +127,8 @@ def test_windows_of_few_calls_are_taken_anew_or_it_is_told(
     for _ in range(times_before):
         of.enlarge(records[CANDIDATE])
     now = time.monotonic()
-    rounds = SimpleNamespace(candidate=of._rounds.candidate, deadline=now + RESERVE_S + left_s)
-    keeper: Any = SimpleNamespace(rounds=rounds, window_runner=SimpleNamespace(streamed=set()))
+    rounds, budget = SimpleNamespace(candidate=of._rounds.candidate), TimeBudget(RESERVE_S + left_s)
+    keeper: Any = SimpleNamespace(rounds=rounds, budget=budget, window_runner=SimpleNamespace(streamed=set()))
     keeper._time_for_as_long = partial(Timekeeper._time_for_as_long, keeper)
     anew = left_s > 0 and not times_before
     with pytest.raises(GateClosed) if anew else nullcontext():

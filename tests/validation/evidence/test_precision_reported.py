@@ -35,7 +35,7 @@ def test_what_passes_as_its_values_are_small_is_told(
         "rtol": 1e-2,
         "timeout": 60,
     }
-    outcome = run(Request.from_wire(wire), worker, lambda stage: None, lambda: False).outcome
+    outcome = run(Request.from_wire(wire), worker).outcome
     assert outcome.status is Status.PASSED and outcome.comparison is not None, outcome.message
     precision = outcome.comparison.precision_check
     if error is None:  # Of sums that are zero in float64 there is none at all.

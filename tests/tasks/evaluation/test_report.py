@@ -8,7 +8,9 @@ import pytest
 
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Comparison, Status
+from tasks.evaluation.report import outcome
 from tasks.runtime.kernel_run import KernelRun
 
 
@@ -17,10 +19,10 @@ from tasks.runtime.kernel_run import KernelRun
     [(None, Status.REFERENCE_FAILED), (True, Status.REFERENCE_FAILED), (False, Status.WRONG_RESULT)],
 )
 def test_a_wrong_answer_stands_whatever_becomes_of_the_reference(passed: bool | None, verdict: Status) -> None:
-    reference, candidate = (
-        KernelRun(role, Kernel("", KernelType.TORCH), Path("/nowhere")) for role in (REFERENCE, CANDIDATE)
-    )
+    reference = KernelRun(REFERENCE, Kernel("", KernelType.TORCH), Path("/nowhere"))
+    candidate = KernelRun(CANDIDATE, Kernel("", KernelType.TORCH), Path("/nowhere"), reference)
     reference.fault = KernelFault(Status.TIMEOUT, "it took too long")
     if passed is not None:
         candidate.comparison = Comparison(passed, 10, 10, 0.1, 0.2, 0.01, 0, 100, 0.01, 0.01)
-    assert candidate.outcome({}, reference.outcome({})).status is verdict
+    request = Request(candidate.kernel, reference.kernel)
+    assert outcome(request, candidate, {}, outcome(request, reference, {})).status is verdict

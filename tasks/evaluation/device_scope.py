@@ -1,0 +1,117 @@
+"""The time for which a job has the device: its lease, its references to device memory, and their one end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from domain.result import Speedup
+from profiling.gpu.monitor import CardUnavailable
+from profiling.gpu.xid_errors import CardError
+from tasks.correctness.distribution_check import DistributionSummary
+from tasks.correctness.input_batches import Arguments
+from tasks.correctness.input_source import TrialInputs
+from tasks.correctness.inputs_summary import inputs_summary
+from tasks.correctness.weight_sync import Weights
+from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_reported_card_fault
+from tasks.node.device_lease import device_lease
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.stream_isolation import RestartJob
+from tasks.runtime.teardown import end, stop
+from tasks.timing.timing_stage import Timekeeper
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What came of a job's time on the device, for its report; the defaults are those of a job that never had it.
+
+    `spent_s` is the job's time, earlier processes included. `held_s` is the time of this lease, `windows_s` that of all
+    windows in it.
+    """
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    speedup: Speedup | None = None
+    spent_s: float = 0.0
+    held_s: float = 0.0
+    windows_s: float = 0.0
+    card_errors: list[CardError] | CardUnavailable | None = None
+
+
+class DeviceScope:
+    """The device of one job. The stages that need it put here what refers to its memory; `release` ends all of it.
+
+    `example` has a call's arguments by role; it is empty until the inputs are drawn.
+    """
+
+    def __init__(self, job: JobContext, kernel_runs: list[KernelRun]) -> None:
+        self._job = job
+        self._kernel_runs = kernel_runs
+        self._began = 0.0
+        self.use = DeviceUse()
+        self.inputs: TrialInputs | None = None
+        self.weights: Weights | None = None
+        self.example: dict[str, Arguments] = {}
+        self.timekeeper: Timekeeper | None = None
+        self.distributions: DistributionSummary | None = None
+
+    @contextmanager
+    def hold(self, deferred: ExitStack) -> Iterator[None]:
+        """A block in which the job has the device. After it the runners have ended, or end when `deferred` is closed.
+
+        Raises JobCancelled, and InfrastructureFault if the card failed meanwhile: no kernel is judged by that.
+        """
+        try:
+            with device_lease(self._job.worker.device_id, self._job.cancelled):
+                self._began = time.monotonic()
+                try:
+                    self._job.worker.card_errors.discard_pending()
+                    yield
+                finally:
+                    try:
+                        self.release()  # Before any runner ends: driver calls would wait for its end.
+                    finally:
+                        stop(self._kernel_runs)
+                        self.note_card_errors()
+                        end(self._kernel_runs, self._job.worker, deferred)
+                        self.use = replace(self.use, held_s=time.monotonic() - self._began)
+        except RestartJob as restart:
+            raise_reported_card_fault(self.use.card_errors)
+            raise restart.after(self.use.held_s) from None
+        raise_reported_card_fault(self.use.card_errors)
+
+    def stop_job_time(self) -> None:
+        """Ends the time that counts as the job's: its kernels are judged, and only tools follow."""
+        budget = self._job.budget
+        self.use = replace(self.use, spent_s=budget.spent_s + time.monotonic() - self._began - budget.waited_s)
+
+    def release(self) -> None:
+        """Ends every reference to device memory, before other jobs get the device; first stores what the report needs.
+
+        May be called again. Device memory is held by layouts and outputs of the runners' windows, by inputs and shared
+        weights, by frames that an exception passed through, and by the null runner.
+        """
+        if self.timekeeper is not None:
+            windows_s = self.timekeeper.window_runner.windows_s
+            self.use = replace(self.use, windows_s=windows_s, speedup=self.timekeeper.speedup)
+        self.timekeeper = None
+        for kernel_run in self._kernel_runs:
+            kernel_run.release_device_memory()
+        try:
+            if not self.use.inputs:
+                replayed = self._job.request.replay_seed is not None
+                summary = inputs_summary(
+                    self.inputs, self.weights, self.distributions, self._job.secret, replayed=replayed
+                )
+                self.use = replace(self.use, inputs=summary)
+        finally:
+            self.example, self.inputs, self.weights = {}, None, None
+            self._job.worker.release_job_memory()
+
+    def note_card_errors(self) -> None:
+        """Reads once which errors of the card the driver reported during this job."""
+        if self.use.card_errors is None:
+            self.use = replace(self.use, card_errors=new_card_errors(self._kernel_runs, self._job.worker))

@@ -1,0 +1,83 @@
+"""What a job does while it has the device: its kernels are loaded, validated, timed, checked and diagnosed.
+
+Each step hands its results on; what refers to device memory goes into the job's DeviceScope.
+"""
+
+from __future__ import annotations
+
+from domain.job import Stage
+from tasks.correctness.input_source import TrialInputs
+from tasks.correctness.load_stage import Preparation
+from tasks.correctness.trials import Trials
+from tasks.correctness.weight_sync import Weights
+from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
+from tasks.diagnostics.oom_attribution import attribute_memory_fault
+from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
+from tasks.evaluation.device_scope import DeviceScope
+from tasks.evaluation.robustness import check_robustness
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.stream_isolation import Streams, until_stopped
+from tasks.timing.timing_stage import Timekeeper
+
+
+def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) -> None:
+    """Judge the kernels under the device's lease and within the request's time, until one of them fails.
+
+    Raises RestartJob, JobCancelled, InfrastructureFault.
+    """
+    with until_stopped(kernel_runs, job.queues, job.request.timeout):
+        streams = Streams(job.queues, kernel_runs, job.budget)
+        trials = _validate(job, kernel_runs, device, streams)
+        device.timekeeper = timekeeper = Timekeeper(trials, streams)
+        if trials.right:
+            _time(job, device, timekeeper)
+        _diagnose(trials, timekeeper)
+    device.stop_job_time()
+    attribute_memory_fault(kernel_runs, job.worker)
+    raise_tested_card_fault(kernel_runs, job)
+
+
+def _validate(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope, streams: Streams) -> Trials:
+    job.enter(Stage.LOAD)
+    preparation = Preparation(job, kernel_runs)
+    preparation.time_launches()  # Launch overhead must not count as a kernel's time.
+    preparation.load()
+    device.inputs = TrialInputs(kernel_runs[0], kernel_runs[-1], job.worker.device.name, job.secret)
+    if len(kernel_runs) > 1:
+        device.weights = Weights(*kernel_runs)
+        device.weights.share()
+    job.enter(Stage.VALIDATE)
+    device.example = device.inputs.first()
+    preparation.first_calls(device.example)
+    streams.check_first_call()
+    advice = device.weights.advice if device.weights is not None else None
+    trials = Trials(job, kernel_runs, device.inputs, device.example, advice)
+    trials.validate()
+    job.report_interim_result(trials.right)
+    return trials
+
+
+def _time(job: JobContext, device: DeviceScope, timekeeper: Timekeeper) -> None:
+    job.enter(Stage.TIME)
+    timekeeper.time()
+    trials = timekeeper.rounds
+    if trials.right and device.weights is not None:
+        check_robustness(device, timekeeper, device.weights)
+    job.report_interim_result(trials.right)
+
+
+def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
+    """Questions to the runners beside verdict and times; the reference's come after the end of the candidate."""
+    candidate, reference, profile = trials.candidate, trials.candidate.reference, trials.request.profile
+    suspicious = timekeeper.speedup is not None and timekeeper.speedup.ratio > SUSPICIOUS
+    measure_work(trials.kernel_runs, trials, counting=profile or suspicious)
+    if profile:
+        trace_launches([candidate], trials)
+    if reference is not None:  # From here on the reference runs without the candidate beside it.
+        candidate.close()
+    if candidate.timing is not None:
+        timekeeper.recheck_without_candidate()
+    trials.check_precision()
+    if profile and reference is not None:
+        trace_launches([reference], trials)

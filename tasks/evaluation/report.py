@@ -1,0 +1,109 @@
+"""Makes the report of one evaluation from what its stages recorded, as complete as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from domain.request import Request
+from domain.result import DeviceReport, Outcome, Report, Status
+from profiling.gpu.xid_errors import summary
+from tasks.diagnostics.post_timing_checks import NOT_REACHED
+from tasks.evaluation.device_scope import DeviceUse
+from tasks.runtime.environment_report import environment
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.stream_isolation import roles_with_own_queues
+
+COMPILED_LATE = (
+    "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
+    "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
+)
+
+
+def make_report(
+    job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse, device_metrics: dict[str, Any] | None
+) -> Report:
+    """The report; `device_metrics` are the counters that the request asked for."""
+    candidate = kernel_runs[-1]
+    reference = outcome(job.request, candidate.reference, use.inputs) if candidate.reference is not None else None
+    failed = reference if candidate.reference is not None and candidate.reference.fault is not None else None
+    return Report(
+        outcome(job.request, candidate, use.inputs, failed),
+        environment(job.worker.target),
+        reference,
+        use.speedup,
+        device_metrics,
+        budget=job.request.budget.to_dict(compares=reference is not None),
+        spent_s=use.spent_s,
+        built_s=sum(kernel_run.build.seconds for kernel_run in kernel_runs),
+        device=_device(job, kernel_runs, use),
+    )
+
+
+def outcome(
+    request: Request, kernel_run: KernelRun, inputs: dict[str, Any], failed_reference: Outcome | None = None
+) -> Outcome:
+    """The verdict about one kernel, as far as the job came."""
+    status, message, log = _verdict(kernel_run, failed_reference)
+    diagnosis = kernel_run.diagnosis
+    return Outcome(
+        status=status,
+        kernel_type=kernel_run.kernel.kernel_type.value,
+        compiled=kernel_run.was_compiled,
+        message=kernel_run.redact_paths(message) if message else None,
+        log=kernel_run.redact_paths(log),
+        output=kernel_run.redact_paths(kernel_run.output),
+        entry=kernel_run.loaded.entry if kernel_run.loaded is not None else None,
+        inputs=inputs,
+        build=_build(kernel_run),
+        timing=kernel_run.timing,
+        roofline=_roofline(kernel_run),
+        comparison=kernel_run.comparison,
+        launches=diagnosis.launches or (NOT_REACHED if request.profile else None),
+        listings=diagnosis.listings,
+        profile=diagnosis.profile,
+        sanitizer=diagnosis.sanitizer,
+        digest=kernel_run.kernel.digest,
+    )
+
+
+def _verdict(kernel_run: KernelRun, failed_reference: Outcome | None) -> tuple[Status, str | None, str]:
+    """Status, message and log."""
+    if kernel_run.fault is not None:
+        return kernel_run.fault.status, kernel_run.fault.message, kernel_run.fault.log
+    if kernel_run.comparison is not None and not kernel_run.comparison.passed:
+        # Before a failed reference: a wrong output remains wrong, even if the reference fails after it.
+        return Status.WRONG_RESULT, kernel_run.comparison.message, ""
+    if failed_reference is not None:
+        why = f"the reference failed ({failed_reference.status}): {failed_reference.message}"
+        return Status.REFERENCE_FAILED, f"validation was skipped: {why}", failed_reference.log
+    return Status.PASSED, None, ""
+
+
+def _build(kernel_run: KernelRun) -> dict[str, Any]:
+    build, late = kernel_run.build, kernel_run.probe.compiled if kernel_run.probe is not None else ()
+    return {
+        **kernel_run.facts,
+        "seconds": build.seconds,
+        "deferred": build.artifact.deferred,
+        "log": kernel_run.redact_paths(build.artifact.log),
+        **build.origin,
+        **({"compiled_at_run_time": COMPILED_LATE.format(names=", ".join(late))} if late else {}),
+    }
+
+
+def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:
+    work, timing = kernel_run.diagnosis.work, kernel_run.timing
+    return (
+        work.position(timing.latency_ms, timing.calls_per_window) if work is not None and timing is not None else None
+    )
+
+
+def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> DeviceReport:
+    held = DeviceReport(job.queues.held_s + use.held_s, use.windows_s)
+    if use.card_errors is None or not job.worker.device.is_cuda:
+        return held
+    own_queues, errors = roles_with_own_queues(kernel_runs), summary(use.card_errors)
+    return replace(held, multi_queue_roles=own_queues, gpu_errors=errors)
