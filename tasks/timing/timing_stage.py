@@ -31,7 +31,7 @@ from tasks.timing.allocation_shuffle import shuffle_allocations
 from tasks.timing.consistency_checks import CrossChecks
 from tasks.timing.gate_calibration import HELD_UP
 from tasks.timing.null_window_recheck import CheckNullWindows, NullWindowRecheck
-from tasks.timing.window_retry import Repeat, RetryPolicy, is_late, repeat_delayed
+from tasks.timing.window_retry import RetryPolicy, is_late, repeat_delayed
 from tasks.timing.window_round import run_round
 from tasks.timing.window_runner import WindowRunner
 from tasks.timing.window_sizing import WindowSize
@@ -212,10 +212,10 @@ class Timekeeper:
         self._delayed_takes += 1
         one_stream = candidate.probe is not None and candidate.probe.one_stream
         repeat = repeat_delayed(self._delayed_takes, one_stream=one_stream, has_time=has_time)
-        if repeat is Repeat.STREAMED:
+        if repeat == "streamed":
             self._streamed_for_delay = True
             self.window_runner.streamed.add(candidate.role)
-        if repeat is not Repeat.NOT:
+        if repeat is not None:
             raise GateClosed
 
     def _setup(self, kernel_run: KernelRun, calls: int, *, gated: bool) -> WindowSetup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from typing import Literal
 
 from profiling.results.samples import WindowSetup
 from profiling.stats.flags import CERTAIN_MS
@@ -51,21 +51,13 @@ def is_late(setup: WindowSetup, window: Clock, null: Clock) -> bool:
     return setup.kind == "gated" and setup.is_candidate and window.setup_ms - null.setup_ms > CERTAIN_MS
 
 
-class Repeat(Enum):
-    """How a measurement is repeated."""
-
-    NOT = auto()
-    GATED = auto()
-    STREAMED = auto()
-
-
-def repeat_delayed(delayed: int, *, one_stream: bool, has_time: bool) -> Repeat:
-    """How to repeat a gated measurement with delayed setup, the job's `delayed`-th one.
+def repeat_delayed(delayed: int, *, one_stream: bool, has_time: bool) -> Literal["gated", "streamed"] | None:
+    """How to repeat a gated measurement with delayed setup, the job's `delayed`-th one; None to keep it.
 
     A process whose work waits at the gate on several streams keeps the device for whole time slices, although it
     computes nothing (docs/measurements.md): it is measured without the gate. With one stream, another process may be
     the cause: then the gate is tried once more and stays. Work before the release counts in any case.
     """
     if not has_time or (one_stream and delayed >= MAX_DELAYED):
-        return Repeat.NOT
-    return Repeat.GATED if one_stream else Repeat.STREAMED
+        return None
+    return "gated" if one_stream else "streamed"
