@@ -106,7 +106,7 @@ class Measured:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class CheckWindows:
     """Check windows of `calls` calls each, with a null window of the same kind for each, in ms by the referee's clock.
 
@@ -141,17 +141,20 @@ class CheckWindows:
         early: Sample = np.asarray(self.setup_ms) - self._null_times(self.null_setup_ms)
         return early
 
-    def correct_null(self, isolated: Sequence[Clock], tolerance_ms: float) -> None:
-        """Caps null windows at what they take without the submission (`isolated`) plus honest noise.
+    def with_limited_nulls(self, isolated: Sequence[Clock], tolerance_ms: float) -> CheckWindows:
+        """The windows with null windows of at most what they take without the submission (`isolated`) plus noise.
 
-        Their setup times are capped too: a null window that was set up late would hide work before the release.
+        Their setup times are limited too: a null window that was set up late would hide work before the release.
         """
         max_null_ms, max_ms = self._max_times(isolated, tolerance_ms)
-        self.null_ms = [min(ms, max_null_ms) for ms in self.null_ms]
-        self.null_setup_ms = [min(ms, max_ms) for ms in self.null_setup_ms]
+        return replace(
+            self,
+            null_ms=[min(ms, max_null_ms) for ms in self.null_ms],
+            null_setup_ms=[min(ms, max_ms) for ms in self.null_setup_ms],
+        )
 
-    def null_needs_no_correction(self, isolated: Sequence[Clock], tolerance_ms: float) -> bool:
-        """Whether `correct_null` would change nothing."""
+    def null_needs_no_limit(self, isolated: Sequence[Clock], tolerance_ms: float) -> bool:
+        """Whether `with_limited_nulls` would change nothing."""
         max_null_ms, max_ms = self._max_times(isolated, tolerance_ms)
         longest, latest = (float(self._null_times(ms).max()) for ms in (self.null_ms, self.null_setup_ms))
         return longest <= max_null_ms and latest <= max_ms

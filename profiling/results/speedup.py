@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from domain.result import Speedup
-from profiling.results.samples import TimeRecord
-from profiling.stats.statistics import measured, ratio_half_width, speedup, undisturbed
+from profiling.results.estimate import TimeEstimate
+from profiling.stats.statistics import measured, ratio_half_width, speedup
 
 SHUFFLE_CORRELATION = 3.0
 """Ratio of the true error to the windows' own error, for kernels of several launches. The referee moves the memory
@@ -14,7 +14,7 @@ between launches for every window, but part of it stays in place, so that window
 kernels with themselves vary that much more than their windows say (docs/measurements.md)."""
 
 
-def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | None:
+def paired_speedup(reference: TimeEstimate, candidate: TimeEstimate) -> Speedup | None:
     """The speed-up from paired windows; a pair counts if neither window was disturbed. None without a usable ratio.
 
     If the host may have added to the candidate's time, the interval covers every possible share of it.
@@ -28,12 +28,12 @@ def paired_speedup(reference: TimeRecord, candidate: TimeRecord) -> Speedup | No
     return measured(result.ratio, min(result.ci_low, low), max(result.ci_high, high))
 
 
-def _speedup(reference: TimeRecord, candidate: TimeRecord, added_ms: float, error_ms: float) -> Speedup | None:
+def _speedup(reference: TimeEstimate, candidate: TimeEstimate, added_ms: float, error_ms: float) -> Speedup | None:
     """The speed-up with `added_ms` added to the candidate's windows; `error_ms` is its standard error."""
     candidate_ms, reference_ms = candidate.net_ms, reference.net_ms
-    used = undisturbed(candidate_ms) & undisturbed(reference_ms)
-    unlike_ms = abs(reference.launch_shift_ms - candidate.launch_shift_ms) / 2
-    several = candidate.is_cuda and max(reference.max_launches, candidate.max_launches) > 1
+    used = candidate.used & reference.used
+    unlike_ms = abs(reference.setup.launch_shift_ms - candidate.setup.launch_shift_ms) / 2
+    several = candidate.setup.is_cuda and max(reference.max_launches, candidate.max_launches) > 1
     return speedup(
         reference_ms[used],
         candidate_ms[used] + added_ms,
@@ -45,8 +45,7 @@ def _speedup(reference: TimeRecord, candidate: TimeRecord, added_ms: float, erro
     )
 
 
-def pairs_half_width(reference: TimeRecord, candidate: TimeRecord) -> float:
+def pairs_half_width(reference: TimeEstimate, candidate: TimeEstimate) -> float:
     """Half the width of the ratio's 95 % interval, relative to it; only the part that more windows can narrow."""
-    candidate_ms, reference_ms = candidate.net_ms, reference.net_ms
-    used = undisturbed(candidate_ms) & undisturbed(reference_ms)
-    return ratio_half_width(reference_ms[used], candidate_ms[used])
+    used = candidate.used & reference.used
+    return ratio_half_width(reference.net_ms[used], candidate.net_ms[used])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from profiling.results.samples import TimeRecord
+from profiling.results.samples import WindowSetup
 from profiling.window.call_buffers import Slots
 from tasks.runtime.kernel_run import KernelRun
 
@@ -16,12 +16,12 @@ PAD_STEP, PAD_STEPS = 2 << 20, 32
 """Step of the padding in bytes (the driver allocates pieces of 2 MiB), and number of steps to choose from."""
 
 
-def shuffle_allocations(kernel_run: KernelRun, slots: Slots, record: TimeRecord) -> None:
+def shuffle_allocations(kernel_run: KernelRun, slots: Slots, setup: WindowSetup) -> None:
     """Moves the memory at random, if a call has several launches or an unknown number. Raises KernelFault if calls
     fail.
 
     It runs before the slots are filled for the next window, because a runner must not see those inputs before their
     release.
     """
-    if record.gated and record.launches != 1 and slots.filled and kernel_run.window_session is not None:
+    if setup.gated and setup.launches != 1 and slots.filled and kernel_run.window_session is not None:
         kernel_run.window_session.shift_allocations(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))

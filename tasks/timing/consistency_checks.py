@@ -7,9 +7,10 @@ reveal a kernel that writes its outputs into the slots itself, although the null
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -17,12 +18,13 @@ from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from profiling.integrity.deferred_readback import DEFERRED_READBACK_MS
 from profiling.integrity.disagreement import MIN_DIFFERENCE, NULL_DRIFT_MS, CheckWindows
 from profiling.integrity.single_call import SETTLED_STREAMED
-from profiling.results.samples import TimeRecord
+from profiling.results.estimate import estimate, null_share
+from profiling.results.samples import KernelWindows, Samples
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
 from sandbox.supervisor.messages import ArgumentView
 from tasks.runtime.null_window_cache import NullKind
-from tasks.timing.null_window_recheck import CheckNullWindows
+from tasks.timing.null_window_recheck import Check, CheckNullWindows
 from tasks.timing.window_runner import WindowRunner
 from validation.compare.bitwise import differing
 from validation.compare.comparison import BATCH, agree
@@ -70,17 +72,21 @@ class _Contents:
 class CrossChecks:
     """Runs the check windows of one job after its usual windows; the slowest round of those took `round_s` seconds.
 
-    `nulls` describes the null windows of the check windows, for the recheck without the candidate.
+    `windows` has all windows of each kernel by role, and `flags` those of the candidate's time. `nulls` describes the
+    null windows of the check windows, for the recheck without the candidate.
     """
 
-    def __init__(self, window_runner: WindowRunner, records: dict[str, TimeRecord], round_s: float) -> None:
+    def __init__(self, window_runner: WindowRunner, samples: dict[str, Samples], round_s: float) -> None:
+        self.windows = {role: KernelWindows(usual) for role, usual in samples.items()}
+        self.flags: list[Flag] = []
         self.nulls: list[CheckNullWindows] = []
         self._window_runner = window_runner
         self._round_s = round_s
-        self._records = records
+        self._setups = {role: usual.setup for role, usual in samples.items()}
         self._rounds = window_runner.rounds
         self._candidate = window_runner.rounds.candidate
-        self._record = records[self._candidate.role]
+        self._own = samples[self._candidate.role]
+        self._setup = self._own.setup
         self._is_cuda = window_runner.worker.device.is_cuda
 
     def deferred_readback(self, slots: dict[str, Slots]) -> None:
@@ -89,9 +95,9 @@ class CrossChecks:
         They have one call if all calls return the same memory, because only the last output is left then. On the host,
         where keeping outputs takes a call longer, a single window only shows whether the outputs are kept at all.
         """
-        if self._record.null_share < MIN_DIFFERENCE:
+        if null_share(self._own) < MIN_DIFFERENCE:
             return  # The null windows subtract less than the smallest difference that could be detected.
-        if self._record.calls > 1 and (self._reuses_output_memory or not self._is_cuda):
+        if self._setup.calls > 1 and (self._reuses_output_memory or not self._is_cuda):
             slots = self._rounds.slots(1)
             self._window_runner.warm_up_null(slots)
         readback = self._readback(slots)
@@ -99,22 +105,23 @@ class CrossChecks:
             return
         layout = slots[self._candidate.role]
         if not self._time_for(layout):
-            self._record.flags.append(NO_TIME)
+            self.flags.append(NO_TIME)
             return
         began = time.monotonic()
-        self._record.deferred_readback.calls = layout.calls
-        measure = partial(self._window_runner.null_window, layout, self._record, readback)
-        self._note_nulls(self._record.deferred_readback, layout, measure, readback)
+        measured = CheckWindows(layout.calls)
+        self._set_own(deferred_readback=measured)
+        measure = partial(self._window_runner.null_window, layout, self._setup, readback)
+        self._note_nulls("deferred_readback", layout, measure, readback)
         for done in range(MOST if self._is_cuda else 1):
-            needed = done < FEWEST or self._record.needs_deferred_readback
+            needed = done < FEWEST or estimate(self._own_windows).deferred_readback.unsure
             if done > 0 and not (needed and self._in_time(began)):
                 return
-            self._window_runner.shuffle_allocations(slots, self._records)
+            self._window_runner.shuffle_allocations(slots, self._setups)
             self._rounds.fill(slots)
-            null = self._window_runner.null_window(layout, self._record, readback)
+            null = self._window_runner.null_window(layout, self._setup, readback)
             window = self._judged(slots, readback)
             if self._is_cuda:
-                self._record.deferred_readback.add(window, null)
+                measured.add(window, null)
             if not self._rounds.right:
                 return
 
@@ -123,25 +130,23 @@ class CrossChecks:
 
         It does nothing on the host, where a single call differs from one of many by milliseconds of noise.
         """
-        if self._record.calls == 1 or not self._is_cuda:
+        if self._setup.calls == 1 or not self._is_cuda:
             return
         slots = self._rounds.slots(1)
         layout = slots[self._candidate.role]
         batch_size = self._batch_size(layout)
         if batch_size is None:
-            self._record.flags.append(NO_TIME_FOR_ONE)
+            self.flags.append(NO_TIME_FOR_ONE)
             return
         began = time.monotonic()
         self._window_runner.warm_up_null(slots)
-        self._record.reference = reference = self._reference_with_same_nulls(slots)
-        reference_windows = [reference.single] if reference is not None else []
+        self._set_own(comparable_singles=self._same_nulls(slots))
         measure = partial(self._single_call_null, layout, usual, batch_size)
-        self._note_nulls(self._record.single, layout, measure, reference_windows=reference_windows)
+        self._note_nulls("single", layout, measure)
         for done in range(0, MOST if batch_size == 1 else SETTLED_STREAMED, batch_size):
-            needed = any(record.needs_single_calls for record in self._records.values())
-            if done >= FEWEST and not (needed and self._in_time(began)):
+            if done >= FEWEST and not (self._needs_single_calls and self._in_time(began)):
                 return
-            self._window_runner.shuffle_allocations(slots, self._records)
+            self._window_runner.shuffle_allocations(slots, self._setups)
             for windows in self._run_batch(slots, usual, batch_size):
                 self._rounds.judge(slots, windows)
                 if not self._rounds.right:
@@ -155,16 +160,16 @@ class CrossChecks:
         """
         sets = [self._filled(slots, copied=count > 1) for _ in range(count)]
         after_windows = (usual, *[None] * (count - 1))
-        nulls = [self._window_runner.null_windows(slots, self._records, after) for after in after_windows]
+        nulls = [self._window_runner.null_windows(slots, self._setups, after) for after in after_windows]
         rounds: list[dict[str, Window]] = [{} for _ in sets]
         for kernel_run in self._rounds.kernel_runs:
-            role, record, layout = kernel_run.role, self._records[kernel_run.role], slots[kernel_run.role]
+            role, setup, layout = kernel_run.role, self._setups[kernel_run.role], slots[kernel_run.role]
             for contents, windows, null, after in zip(sets, rounds, nulls, after_windows, strict=True):
-                if record.gated and after is None:  # The image still holds the inputs of the previous call.
-                    self._window_runner.shuffle_allocations_of(kernel_run, slots, self._records)
+                if setup.gated and after is None:  # The image still holds the inputs of the previous call.
+                    self._window_runner.shuffle_allocations_of(kernel_run, slots, self._setups)
                 contents[role].put(layout)
-                windows[role] = self._window_runner.run(kernel_run, slots, record, after_window=after)
-                record.single.add(windows[role], null[role])
+                windows[role] = self._window_runner.run(kernel_run, slots, setup, after_window=after)
+                self.windows[role].single.add(windows[role], null[role])
         for contents, windows in zip(sets, rounds, strict=True):
             for role, inputs in contents.items():
                 inputs.put(slots[role])
@@ -172,7 +177,7 @@ class CrossChecks:
 
     def _batch_size(self, layout: Slots) -> int | None:
         """Number of single calls in a batch by memory and time: 1 if all calls are gated; None without time for one."""
-        if all(record.gated for record in self._records.values()):
+        if all(setup.gated for setup in self._setups.values()):
             return 1 if self._time_for(layout) else None
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
         sizes = (min(BATCH_SIZE, room), min(FEWEST, room), 1)
@@ -185,11 +190,22 @@ class CrossChecks:
             role: _Contents(layout.image.clone() if copied else None, layout.seed) for role, layout in slots.items()
         }
 
-    def _reference_with_same_nulls(self, slots: dict[str, Slots]) -> TimeRecord | None:
-        """The reference's record, if its null windows are of the same kind as the candidate's."""
-        kinds = {role: NullKind.of(slots[role], gated=record.gated) for role, record in self._records.items()}
-        first, own = next(iter(kinds)), self._candidate.role
-        return self._records[first] if first != own and kinds[first] == kinds[own] else None
+    def _same_nulls(self, slots: dict[str, Slots]) -> bool:
+        """Whether the null windows of all kernels over these layouts are of the same kind."""
+        return len({NullKind.of(slots[role], gated=setup.gated) for role, setup in self._setups.items()}) == 1
+
+    @property
+    def _own_windows(self) -> KernelWindows:
+        return self.windows[self._candidate.role]
+
+    def _set_own(self, **changes: Any) -> None:
+        self.windows[self._candidate.role] = replace(self._own_windows, **changes)
+
+    @property
+    def _needs_single_calls(self) -> bool:
+        """Whether more single-call windows may change the candidate's time."""
+        *references, own = self.windows.values()
+        return estimate(own, *references).single_call.unsure
 
     @property
     def _reuses_output_memory(self) -> bool:
@@ -197,28 +213,27 @@ class CrossChecks:
 
     def _single_call_null(self, layout: Slots, usual: dict[str, Slots], batch_size: int) -> Clock:
         """One more null window of one call; in a batch of several, not the first one."""
-        first = self._window_runner.null_window(layout, self._record, after_window=usual[self._candidate.role])
-        return first if batch_size == 1 else self._window_runner.null_window(layout, self._record)
+        first = self._window_runner.null_window(layout, self._setup, after_window=usual[self._candidate.role])
+        return first if batch_size == 1 else self._window_runner.null_window(layout, self._setup)
 
     def _note_nulls(
         self,
-        windows: CheckWindows,
+        check: Check,
         layout: Slots,
         measure: Callable[[], Clock],
         readback: DeferredReadback | None = None,
-        reference_windows: Sequence[CheckWindows] = (),
     ) -> None:
-        kind = self._record.kind
+        kind = self._setup.kind
         tolerance_ms = NULL_DRIFT_MS[kind] if readback is None else DEFERRED_READBACK_MS[kind]
-        null_kind = NullKind.of(layout, gated=self._record.gated, deferred_readback=readback)
-        self.nulls.append(CheckNullWindows(null_kind, self._record, windows, measure, tolerance_ms, reference_windows))
+        null_kind = NullKind.of(layout, gated=self._setup.gated, deferred_readback=readback)
+        self.nulls.append(CheckNullWindows(null_kind, check, measure, tolerance_ms))
 
     def _time_for(self, layout: Slots, batch_size: int = 1, *, after_window: bool = False) -> bool:
         """Whether a round with `batch_size` windows over that layout ends before the timeout.
 
         A round without a reference has up to three windows. A usual window before it (`after_window`) takes a round.
         """
-        longer = (3 if len(self._records) == 1 else 1) * batch_size * layout.calls / self._record.calls + after_window
+        longer = (3 if len(self._setups) == 1 else 1) * batch_size * layout.calls / self._setup.calls + after_window
         return self._rounds.budget.fits(longer * self._round_s + RESERVE_S)
 
     def _in_time(self, began: float) -> bool:
@@ -228,20 +243,20 @@ class CrossChecks:
     def _judged(self, slots: dict[str, Slots], readback: DeferredReadback) -> Window:
         """Runs a deferred-readback window and compares its outputs with the reference's, or with the kernel's usual
         ones."""
-        record, layout = self._record, slots[self._candidate.role]
+        layout = slots[self._candidate.role]
         windows = {
-            other.role: self._window_runner.run(other, slots, self._records[other.role])
+            other.role: self._window_runner.run(other, slots, self._setups[other.role])
             for other in self._rounds.kernel_runs[:-1]
         }
         window = windows[self._candidate.role] = self._run_deferred(slots, readback)
         nothing = torch.equal(window.snapshot, layout.image[layout.inputs_end :])
         self._rounds.judge(slots, windows, OUTPUT_NOT_KEPT if nothing else None)
-        if len(windows) == 1 and OTHER_ANSWERS not in record.flags:
-            usual = self._window_runner.run(self._candidate, slots, record)
+        if len(windows) == 1 and OTHER_ANSWERS not in self.flags:
+            usual = self._window_runner.run(self._candidate, slots, self._setup)
             if not self._agree(layout, window, usual):
-                again = self._window_runner.run(self._candidate, slots, record)
+                again = self._window_runner.run(self._candidate, slots, self._setup)
                 if self._agree(layout, usual, again):
-                    record.flags.append(OTHER_ANSWERS)
+                    self.flags.append(OTHER_ANSWERS)
         return window
 
     def _agree(self, layout: Slots, one: Window, other: Window) -> bool:
@@ -254,7 +269,7 @@ class CrossChecks:
         The random bytes in such an output prove that the runner copied it late; the saved values show what it computed.
         """
         layout = slots[self._candidate.role]
-        window = self._window_runner.run(self._candidate, slots, self._record, deferred_readback=readback)
+        window = self._window_runner.run(self._candidate, slots, self._setup, deferred_readback=readback)
         if window.overwritten is None:
             return window
         handed_in = layout.read_stacked(window.snapshot)

@@ -9,20 +9,20 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from domain.fault import KernelFault
+import numpy as np
+
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Timing
 from profiling.integrity.disagreement import CheckWindows
 from profiling.integrity.interference import FLAG_RATIO, limited, slowed_by, undisturbed_by_submission, unsure
-from profiling.results.samples import TimeRecord
-from profiling.stats.flags import duration
-from profiling.window.call_buffers import Slots
-from profiling.window.timed_window import Clock, GateClosed
-from tasks.runtime.kernel_run import KernelRun
+from profiling.results.estimate import early_starts, estimate, net_ms
+from profiling.results.samples import KernelWindows, Samples
+from profiling.stats.flags import duration, max_setup_ms
+from profiling.window.timed_window import Clock, Window
 from tasks.runtime.null_window_cache import NullKind, NullWindowCache
-from tasks.timing.allocation_shuffle import shuffle_allocations
 
 ISOLATED_ROUNDS = 3
 """Number of rounds without the candidate."""
@@ -57,54 +57,69 @@ WITHOUT_IT = (
 )
 
 
+Check = Literal["single", "deferred_readback"]
+"""The check windows in question, as `KernelWindows` names them."""
+
+
 @dataclass(frozen=True)
 class CheckNullWindows:
     """The null windows of check windows next to the candidate, and a function that measures one more.
 
-    `tolerance_ms`: they take at most that much longer next to an honest process. `reference_windows` are the
-    reference's check windows, if they share the same null windows."""
+    `tolerance_ms`: they take at most that much longer next to an honest process."""
 
     kind: NullKind
-    record: TimeRecord
-    windows: CheckWindows
+    check: Check
     measure: Callable[[], Clock]
     tolerance_ms: float
-    reference_windows: Sequence[CheckWindows] = ()
+
+    def of(self, windows: KernelWindows) -> CheckWindows:
+        """These check windows of a kernel."""
+        return windows.single if self.check == "single" else windows.deferred_readback
+
+    def limited(self, windows: KernelWindows, isolated: Sequence[Clock]) -> KernelWindows:
+        """The kernel's windows with null windows of at most what they take without the candidate, plus noise."""
+        limited = self.of(windows).with_limited_nulls(isolated, self.tolerance_ms)
+        return (
+            replace(windows, single=limited) if self.check == "single" else replace(windows, deferred_readback=limited)
+        )
 
 
 class NullWindowRecheck:
-    """Measures without the candidate what its process may have slowed, and corrects the records by that.
+    """Measures without the candidate what its process may have slowed, and corrects the windows by that.
 
     The steps are `can_skip`, or else `measure`, `store` and `apply`. If cached null windows match those next to the
-    candidate, nothing has to be measured. `flags` names what the candidate slowed. `corrected` says whether a record
-    changed; a small correction changes a record, or its `method`, without a flag. Additional rounds run until the time
-    `until` (time.monotonic).
+    candidate, nothing has to be measured. `flags` names what the candidate slowed. `corrected` says whether windows
+    changed; a small correction changes them, or the `method`, without a flag.
+
+    - `kind`: of the null windows next to the candidate's usual windows.
+    - `windows`: of the reference (if there is one) and the candidate, by role in that order.
+    - `measure_nulls` runs a null window for each role; `measure_reference` runs a window of the reference, and returns
+      None if that can no longer run.
+    - `until`: time after which no additional rounds run (time.monotonic).
     """
 
     def __init__(
         self,
-        kernel_runs: list[KernelRun],
-        slots: dict[str, Slots],
-        records: dict[str, TimeRecord],
-        null_windows: Callable[[], dict[str, Clock]],
+        kind: NullKind,
+        windows: dict[str, KernelWindows],
+        measure_nulls: Callable[[], dict[str, Clock]],
+        measure_reference: Callable[[], Window | None] = lambda: None,
+        *,
         others: Sequence[CheckNullWindows] = (),
         until: float = math.inf,
     ) -> None:
-        self._kernel_runs = kernel_runs
-        self._reference = kernel_runs[0] if len(kernel_runs) > 1 else None
-        self._own_role = kernel_runs[-1].role
-        self._own = records[self._own_role]
-        self._slots = slots
-        self._records = records
-        self._null_windows = null_windows
-        self._null: dict[str, list[Clock]] = {role: [] for role in records}
-        self._others = [other for other in others if other.windows.elapsed_ms]
+        self._kind = kind
+        self._windows = dict(windows)
+        *references, self._own_role = windows
+        self._reference_role = references[0] if references else None
+        self._measure_nulls = measure_nulls
+        self._measure_reference = measure_reference
+        self._null: dict[str, list[Clock]] = {role: [] for role in windows}
+        self._others = [other for other in others if other.of(self._own).elapsed_ms]
         self._others_null: list[list[Clock]] = [[] for _ in self._others]
         self._until = until
-        like = records[kernel_runs[0].role]
-        self._reference_isolated = TimeRecord(
-            like.calls, like.is_cuda, gated=like.gated, launch_shift_ms=like.launch_shift_ms, is_candidate=False
-        )
+        first = next(iter(windows.values())).usual
+        self._reference_isolated = Samples(replace(first.setup, is_candidate=False))
         self.flags: list[Flag] = []
         self._replaced_nulls: set[str] = set()
         self.corrected = False
@@ -114,23 +129,23 @@ class NullWindowRecheck:
 
         It is always False with a reference, whose isolated time is never cached.
         """
-        if self._reference is not None:
+        if self._reference_role is not None:
             return False
         own, others = cache.get(self._kind), [cache.get(other.kind) for other in self._others]
         if min(map(len, (own, *others))) < ISOLATED_ROUNDS:
             return False
-        record, net_ms = self._own, float(self._own.net_ms.mean())
+        usual, mean_ms = self._own.usual, float(net_ms(self._own).mean())
         return (
-            undisturbed_by_submission(record.null_ms, _elapsed_ms(own), record.kind, record.elapsed_ms, net_ms)
-            and record.null_setup_needs_no_correction([clock.setup_ms for clock in own])
+            undisturbed_by_submission(usual.null_ms, _elapsed_ms(own), usual.setup.kind, usual.elapsed_ms, mean_ms)
+            and max(usual.null_setup_ms) <= max_setup_ms(_setup_ms(own))
             and all(
-                other.windows.null_needs_no_correction(clocks, other.tolerance_ms)
+                other.of(self._own).null_needs_no_limit(clocks, other.tolerance_ms)
                 for other, clocks in zip(self._others, others, strict=True)
             )
         )
 
-    def store(self, cache: NullWindowCache) -> None:
-        """Caches the measured null windows for later jobs, unless a process of this job is alive and may slow them.
+    def store(self, cache: NullWindowCache, *, alone: bool) -> None:
+        """Caches the measured null windows for later jobs, if they ran `alone`: a live process may have slowed them.
 
         Null windows that took far longer than usual on this card are not cached and get a flag.
         """
@@ -140,12 +155,10 @@ class NullWindowRecheck:
             message = CARD_DISTURBED.format(now=duration(now_ms), usual=duration(usual_ms))
             data = {"null_window_ms": now_ms, "usual_null_window_ms": usual_ms}
             self.flags.append(Flag(FlagCode.GPU_DISTURBED, message, data))
-            return
-        if any(kernel_run.session is not None for kernel_run in self._kernel_runs):
-            return
-        cache.store(self._kind, now)
-        for other, clocks in zip(self._others, self._others_null, strict=True):
-            cache.store(other.kind, clocks)
+        elif alone:
+            cache.store(self._kind, now)
+            for other, clocks in zip(self._others, self._others_null, strict=True):
+                cache.store(other.kind, clocks)
 
     def measure(self) -> None:
         """Runs the windows. A reference that can no longer run gets a flag and no correction."""
@@ -164,51 +177,72 @@ class NullWindowRecheck:
             elif not self._round():
                 return
 
-    def apply(self) -> None:
-        """Corrects the records for what the candidate's process slowed."""
-        own_ms = tuple(self._own.elapsed_ms)
-        for role, record in self._records.items():
-            self._correct_null(role, record, own_ms)
-            if record.correct_null_setup([clock.setup_ms for clock in self._null[role]]):
+    def apply(self) -> dict[str, KernelWindows]:
+        """The windows by role, corrected for what the candidate's process slowed."""
+        own_ms = tuple(self._own.usual.elapsed_ms)
+        for role, windows in self._windows.items():
+            usual = self._with_isolated_nulls(role, windows, own_ms)
+            before = early_starts(usual).added_ms
+            # A null window that the submission delays hides work that it does before the release.
+            limit_ms = max_setup_ms(_setup_ms(self._null[role]))
+            usual = replace(usual, null_setup_ms=[min(setup_ms, limit_ms) for setup_ms in usual.null_setup_ms])
+            if not np.allclose(before, early_starts(usual).added_ms):
                 self.flags.append(PREPARED_LATE)
+            self._windows[role] = replace(windows, usual=usual)
         for other, clocks in zip(self._others, self._others_null, strict=True):
-            before_ms = other.record.correction.added_ms
-            for windows in (other.windows, *other.reference_windows):
-                windows.correct_null(clocks, other.tolerance_ms)
-            if other.record.correction.added_ms > before_ms:
+            before_ms = self._check_correction_ms()
+            self._windows[self._own_role] = other.limited(self._own, clocks)
+            if self._reference_role is not None and other.check == "single" and self._own.comparable_singles:
+                reference = self._windows[self._reference_role]
+                self._windows[self._reference_role] = other.limited(reference, clocks)
+            if self._check_correction_ms() > before_ms:
                 self.flags.append(CHECKS_SLOWED)
-        if self._reference is not None and self._reference_is_measured:
-            self._correct_reference(self._records[self._reference.role], own_ms)
+        if self._reference_role is not None and self._reference_is_measured:
+            reference = self._windows[self._reference_role]
+            self._windows[self._reference_role] = self._corrected_reference(reference, own_ms)
         self.corrected |= bool(self.flags)
+        return dict(self._windows)
 
     def method(self, timing: Timing, role: str) -> str:
         """The method of that role's timing after `apply`."""
         return f"{timing.method}; {WITHOUT_IT}" if role in self._replaced_nulls else timing.method
 
-    def _correct_null(self, role: str, record: TimeRecord, own_ms: Sequence[float]) -> None:
-        isolated_ms = self._null_ms(role)
-        slowed = slowed_by(record.null_ms, isolated_ms, record.kind, own_ms, float(record.net_ms.mean()))
+    @property
+    def _own(self) -> KernelWindows:
+        return self._windows[self._own_role]
+
+    def _check_correction_ms(self) -> float:
+        """The time that check windows add to each of the candidate's usual windows, in ms."""
+        *references, own = self._windows.values()
+        return estimate(own, *references).correction.added_ms
+
+    def _with_isolated_nulls(self, role: str, windows: KernelWindows, own_ms: Sequence[float]) -> Samples:
+        """The usual windows, with null windows that the submission slowed replaced or limited."""
+        usual, kind, isolated_ms = windows.usual, windows.usual.setup.kind, _elapsed_ms(self._null[role])
+        slowed = slowed_by(usual.null_ms, isolated_ms, kind, own_ms, float(net_ms(windows).mean()))
         if slowed is not None:
-            if slowed > FLAG_RATIO[record.kind]:
-                self._flag(FlagCode.NULL_WINDOWS_SLOWED, "null windows", record.null_ms, isolated_ms)
+            if slowed > FLAG_RATIO[kind]:
+                self._flag(FlagCode.NULL_WINDOWS_SLOWED, "null windows", usual.null_ms, isolated_ms)
             else:
                 self._replaced_nulls.add(role)
-            record.correct_null(isolated_ms)
             self.corrected = True
-        elif record is self._own or self._reference_is_measured:
+            return replace(usual, null_ms=[statistics.median(isolated_ms)] * len(usual.null_ms))
+        if role == self._own_role or self._reference_is_measured:
             # Without isolated windows of the reference, its null windows stay: both may have been slowed alike.
-            record.null_ms = self._limited(record.null_ms, isolated_ms, record.kind, [own_ms])
+            return replace(usual, null_ms=self._limited(usual.null_ms, isolated_ms, kind, [own_ms]))
+        return usual
 
-    def _correct_reference(self, record: TimeRecord, own_ms: Sequence[float]) -> None:
-        concurrent_ms, isolated_ms = list(record.net_ms), list(self._reference_isolated.net_ms)
-        slowed = slowed_by(concurrent_ms, isolated_ms, record.kind, list(self._own.net_ms))
+    def _corrected_reference(self, reference: KernelWindows, own_ms: Sequence[float]) -> KernelWindows:
+        usual, kind = reference.usual, reference.usual.setup.kind
+        concurrent_ms, isolated_ms = list(net_ms(reference)), self._reference_isolated_ms
+        slowed = slowed_by(concurrent_ms, isolated_ms, kind, list(net_ms(self._own)))
         if slowed is not None:
             self._flag(FlagCode.REFERENCE_SLOWED, "windows of the reference", concurrent_ms, isolated_ms)
-            record.interference_factor = slowed
-        else:
-            isolated_ms = self._reference_isolated.elapsed_ms
-            # Unlike a null window, the reference may be slow now and then by itself.
-            record.elapsed_ms = self._limited(record.elapsed_ms, isolated_ms, record.kind, [own_ms, isolated_ms])
+            return replace(reference, interference_factor=slowed)
+        isolated_ms = self._reference_isolated.elapsed_ms
+        # Unlike a null window, the reference may be slow now and then by itself.
+        elapsed_ms = self._limited(usual.elapsed_ms, isolated_ms, kind, [own_ms, isolated_ms])
+        return replace(reference, usual=replace(usual, elapsed_ms=elapsed_ms))
 
     def _limited(
         self,
@@ -225,27 +259,24 @@ class NullWindowRecheck:
         """Whether more null windows may change the result."""
         return any(
             unsure(
-                *(record.null_ms, self._null_ms(role), record.kind),
-                *(self._own.elapsed_ms, float(record.net_ms.mean())),
+                *(windows.usual.null_ms, _elapsed_ms(self._null[role]), windows.usual.setup.kind),
+                *(self._own.usual.elapsed_ms, float(net_ms(windows).mean())),
                 once=once,
             )
-            for role, record in self._records.items()
+            for role, windows in self._windows.items()
         )
 
     def _unsure_of_reference(self, *, once: bool) -> bool:
         """Whether more windows of the reference may change the result."""
-        if self._reference is None:
+        if self._reference_role is None:
             return False
-        record, isolated = self._records[self._reference.role], self._reference_isolated
-        return unsure(list(record.net_ms), list(isolated.net_ms), record.kind, list(self._own.net_ms), once=once)
-
-    def _null_ms(self, role: str) -> list[float]:
-        return _elapsed_ms(self._null[role])
+        reference, own_ms = self._windows[self._reference_role], list(net_ms(self._own))
+        concurrent_ms, kind = list(net_ms(reference)), reference.usual.setup.kind
+        return unsure(concurrent_ms, self._reference_isolated_ms, kind, own_ms, once=once)
 
     @property
-    def _kind(self) -> NullKind:
-        """The kind of the null windows next to the candidate's usual windows."""
-        return NullKind.of(self._slots[self._own_role], gated=self._own.gated)
+    def _reference_isolated_ms(self) -> list[float]:
+        return list(net_ms(KernelWindows(self._reference_isolated)))
 
     @property
     def _reference_is_measured(self) -> bool:
@@ -254,26 +285,18 @@ class NullWindowRecheck:
     def _round(self) -> bool:
         """Runs a null window for each kernel and one window of the reference; False if that can no longer run."""
         null = self._null_round()
-        return self._reference is None or self._measure_reference(self._reference, null)
+        if self._reference_role is None:
+            return True
+        window = self._measure_reference()
+        if window is not None:
+            self._reference_isolated.add(window, null[self._reference_role])
+        return window is not None
 
     def _null_round(self) -> dict[str, Clock]:
-        null = self._null_windows()
+        null = self._measure_nulls()
         for role, clock in null.items():
             self._null[role].append(clock)
         return null
-
-    def _measure_reference(self, reference: KernelRun, null: dict[str, Clock]) -> bool:
-        record = self._records[reference.role]
-        if reference.window_session is None or reference.session is None:
-            return False
-        try:
-            # As in the windows next to the candidate: at a fixed address its time would be another.
-            shuffle_allocations(reference, self._slots[reference.role], record)
-            window = reference.window_session.window(self._slots[reference.role], gated=record.gated)
-        except (KernelFault, GateClosed):
-            return False
-        self._reference_isolated.add(window, null[reference.role])
-        return True
 
     def _flag(self, code: FlagCode, what: str, concurrent_ms: Sequence[float], isolated_ms: Sequence[float]) -> None:
         # Means, as in slowed_by: the median hides windows that were slowed now and then.
@@ -293,3 +316,7 @@ def _disturbed_ms(usual_ms: float) -> float:
 
 def _elapsed_ms(clocks: Sequence[Clock]) -> list[float]:
     return [clock.elapsed_ms for clock in clocks]
+
+
+def _setup_ms(clocks: Sequence[Clock]) -> list[float]:
+    return [clock.setup_ms for clock in clocks]

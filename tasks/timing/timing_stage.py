@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
+from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
-from domain.result import Speedup
+from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN
 from profiling.gpu.state_summary import throttled
-from profiling.results.samples import TimeRecord
+from profiling.results.estimate import TimeEstimate, early_starts, estimate, post_release_ms
+from profiling.results.samples import KernelWindows, Samples, WindowSetup
 from profiling.results.speedup import paired_speedup, pairs_half_width
+from profiling.results.timing import Circumstances, render_timing
 from profiling.roofline.limits import RATES_UNKNOWN, impossible
 from profiling.stats import flags
 from profiling.stats.stopping_rule import Plan, Stop
@@ -22,18 +25,18 @@ from tasks.correctness.trials import Trials
 from tasks.correctness.view_outputs import view_outputs_warning
 from tasks.node.gpu_readings import CardReadings
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.null_window_cache import NullKind
 from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
+from tasks.timing.allocation_shuffle import shuffle_allocations
 from tasks.timing.consistency_checks import CrossChecks
 from tasks.timing.gate_calibration import HELD_UP
-from tasks.timing.null_window_recheck import NullWindowRecheck
-from tasks.timing.window_retry import RetryPolicy
+from tasks.timing.null_window_recheck import CheckNullWindows, NullWindowRecheck
+from tasks.timing.window_retry import RetryPolicy, is_late, repeat_delayed
+from tasks.timing.window_round import run_round
 from tasks.timing.window_runner import WindowRunner
 from tasks.timing.window_sizing import WindowSize
 
 RESERVE_S = 1.0
-MAX_DELAYED = 2
-"""Maximum number of gated measurements with delayed setup, for a kernel of one stream; then the delay counts as its
-own."""
 REPLAYED = Flag(
     FlagCode.INPUTS_REPLAYED,
     "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
@@ -43,14 +46,33 @@ INTERPRETED = Flag(
     FlagCode.INTERPRETED,
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
 )
-FEW_CALLS = (
-    "the kernel allows no more than {calls} calls in a window, and taking windows again did not help or "
-    f"{TIMEOUT_NEAR}: the error of a window is a large part of its time"
-)
 LAUNCHES_UNKNOWN = Flag(
     FlagCode.LAUNCH_COST_UNKNOWN,
     "what a launch costs in this process could not be measured: nothing is subtracted, and a call may be off by 0.2 µs",
 )
+
+
+@dataclass(frozen=True)
+class _Take:
+    """One measurement: layouts and windows by role, and what it found about the times.
+
+    `own_flags` are those of the candidate's time alone; `nulls` are of its check windows.
+    """
+
+    slots: dict[str, Slots]
+    windows: dict[str, KernelWindows]
+    stop: Stop | None = None
+    own_flags: Sequence[Flag] = ()
+    nulls: Sequence[CheckNullWindows] = ()
+
+    @property
+    def setups(self) -> dict[str, WindowSetup]:
+        return {role: windows.usual.setup for role, windows in self.windows.items()}
+
+    def estimates(self) -> dict[str, TimeEstimate]:
+        """Each kernel's time, by role: of the reference (if there is one) and of the candidate."""
+        *references, own = self.windows.values()
+        return dict(zip(self.windows, [*map(estimate, references), estimate(own, *references)], strict=True))
 
 
 class Timekeeper:
@@ -67,21 +89,24 @@ class Timekeeper:
         self._streamed_for_delay, self._delayed_takes = False, 0
         self._card = CardReadings(self.worker.card, self.worker.card_owners())
         self._retry = RetryPolicy()
-        self._slots: dict[str, Slots] = {}
-        self._records: dict[str, TimeRecord] = {}
-        self._checks: CrossChecks | None = None
+        self._taken = _Take({}, {})
+        self._circumstances: dict[str, Circumstances] = {}
+        self._rendered: dict[str, Timing] = {}
         self.speedup: Speedup | None = None
 
     def time(self) -> None:
         """Runs windows of the kernels in alternating order (A B, B A, ...) until the plan or the job's time ends it."""
         size = WindowSize(self.rounds, self.plan.window)
-        while not self._take(size):
+        while (taken := self._take(size)) is None:
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
             return
+        self._taken = taken
+        self._circumstances = {c.role: self._circumstances_of(c, taken) for c in self.kernel_runs}
+        self._rendered = self._render(taken)
         for kernel_run in self.kernel_runs:
-            self._conclude(kernel_run, self._records[kernel_run.role])
-        self.speedup = self._speedup()
+            kernel_run.timing = self._concluded(kernel_run, self._rendered[kernel_run.role])
+        self.speedup = self._speedup(taken)
 
     def discard_times(self) -> None:
         """Discards times and speed-up: a later check found the kernel wrong, and a wrong kernel has no time."""
@@ -94,15 +119,15 @@ class Timekeeper:
 
         If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
         """
+        candidate, taken = self.rounds.candidate, self._taken
         recheck = NullWindowRecheck(
-            self.kernel_runs,
-            self._slots,
-            self._records,
-            lambda: self.window_runner.null_windows(self._slots, self._records),
-            self._checks.nulls if self._checks is not None else (),
-            self.budget.deadline - RESERVE_S,
+            NullKind.of(taken.slots[candidate.role], gated=taken.setups[candidate.role].gated),
+            taken.windows,
+            lambda: self.window_runner.null_windows(taken.slots, taken.setups),
+            lambda: _isolated_window(self.kernel_runs[0], taken),
+            others=taken.nulls,
+            until=self.budget.deadline - RESERVE_S,
         )
-        candidate = self.rounds.candidate
         if recheck.can_skip(self.worker.null_window_cache):
             if candidate.window_session is not None and candidate.timing is not None:
                 candidate.timing = replace(candidate.timing, baseline_from_cache=True)
@@ -114,20 +139,21 @@ class Timekeeper:
         with self._quiet():
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
-            recheck.store(self.worker.null_window_cache)
-        before = {role: record.timing(self.worker.device.cache).flags for role, record in self._records.items()}
-        recheck.apply()
+            alone = all(kernel_run.session is None for kernel_run in self.kernel_runs)
+            recheck.store(self.worker.null_window_cache, alone=alone)
+        taken = replace(taken, windows=recheck.apply())
         if not recheck.corrected:
             return
+        rendered = self._render(taken)
         for kernel_run in self.kernel_runs:
             if kernel_run.timing is not None:
-                corrected = self._records[kernel_run.role].timing(self.worker.device.cache)
-                # The corrected record makes its own flags again; flags from elsewhere stay.
-                others = [flag for flag in kernel_run.timing.flags if flag not in before[kernel_run.role]]
+                corrected, before = rendered[kernel_run.role], self._rendered[kernel_run.role].flags
+                # The corrected windows give their own flags again; flags from elsewhere stay.
+                others = [flag for flag in kernel_run.timing.flags if flag not in before]
                 all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
                 method = recheck.method(kernel_run.timing, kernel_run.role)
                 kernel_run.timing = replace(corrected, method=method, flags=all_flags)
-        self.speedup = self._speedup()
+        self.speedup = self._speedup(taken)
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -140,182 +166,181 @@ class Timekeeper:
                     kernel_run.session.set_deadline(self.budget.deadline)
             yield
 
-    def _speedup(self) -> Speedup | None:
-        return paired_speedup(*(self._records[c.role] for c in self.kernel_runs)) if len(self.kernel_runs) > 1 else None
+    def _speedup(self, taken: _Take) -> Speedup | None:
+        return paired_speedup(*taken.estimates().values()) if len(self.kernel_runs) > 1 else None
 
-    def _take(self, size: WindowSize) -> bool:
-        """Runs all windows; False if they have to be repeated with another size or without the gate."""
+    def _render(self, taken: _Take) -> dict[str, Timing]:
+        return {
+            role: render_timing(taken.windows[role], estimated, self._circumstances[role])
+            for role, estimated in taken.estimates().items()
+        }
+
+    def _take(self, size: WindowSize) -> _Take | None:
+        """Runs all windows; None if they have to be repeated with another size or without the gate."""
         slots = self.rounds.slots(size.calls)
-        records = {c.role: self._record(c, size.calls, gated=size.gated(c)) for c in self.kernel_runs}
+        samples = {c.role: Samples(self._setup(c, size.calls, gated=size.gated(c))) for c in self.kernel_runs}
+        own = samples[self.rounds.candidate.role]
         self.window_runner.send_layout(slots)
         self.window_runner.warm_up_null(slots)
         self._card.take(thorough=True)
         began = time.monotonic()
         self._retry = RetryPolicy()
+        few_calls = None
         try:
             with self._quiet():
-                slowest = self._windows(slots, records)
+                stop, slowest_s = self._windows(slots, samples)
+                checks = CrossChecks(self.window_runner, samples, slowest_s)
                 if self.rounds.right:
-                    self._check_window_size(records, size, began)
-                    self._check_setup_delay(records, began)
-                    self._checks = CrossChecks(self.window_runner, records, slowest)
-                    self._checks.deferred_readback(slots)
+                    has_time = self._time_for_as_long(began)
+                    few_calls = size.check(own.setup.calls, post_release_ms(own), has_time=has_time)
+                    self._check_setup_delay(own, has_time=has_time)
+                    checks.deferred_readback(slots)
                     if self.rounds.right:
-                        self._checks.single_call_windows(slots)
+                        checks.single_call_windows(slots)
         except GateClosed:
-            return False
+            return None
         self._card.take(thorough=True)
-        self._slots, self._records = slots, records
-        return True
-
-    def _check_window_size(self, records: dict[str, TimeRecord], size: WindowSize, began: float) -> None:
-        """Raises GateClosed if the candidate limited windows to so few short calls that errors are a large part of
-        them.
-
-        The repetition is streamed, so that the queue no longer limits the number of calls.
-        """
-        own = self.rounds.candidate.role
-        if not size.limited_by_candidate(records[own]):
-            return
-        if self._time_for_as_long(began) and size.enlarge(records[own]):
-            self.window_runner.streamed.add(own)
-            raise GateClosed
-        calls = records[own].calls
-        few = Flag(FlagCode.FEW_CALLS_PER_WINDOW, FEW_CALLS.format(calls=calls), {"calls_per_window": calls})
-        records[own].flags.append(few)
+        own_flags = [*([few_calls] if few_calls is not None else []), *checks.flags]
+        return _Take(slots, checks.windows, stop, own_flags, checks.nulls)
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether the job has as much time left as has passed since `began`."""
         return self.budget.fits(time.monotonic() - began + RESERVE_S)
 
-    def _check_setup_delay(self, records: dict[str, TimeRecord], began: float) -> None:
-        """Raises GateClosed if the setup of gated windows was delayed, and there is time to repeat them.
+    def _check_setup_delay(self, own: Samples, *, has_time: bool) -> None:
+        """Raises GateClosed if the setup of gated windows was delayed, and they are repeated (`repeat_delayed`).
 
-        A process whose work waits at the gate on several streams keeps the device for whole time slices, although it
-        computes nothing (docs/measurements.md). It is tried in one queue first, then without the gate. With one stream,
-        another process may be the cause: then the gate is tried once more and stays. Work before the release counts in
-        any case.
+        A kernel of several streams is tried in one queue first.
         """
         # Not for the reference: the candidate could delay its windows, and would gain by that.
-        own, probe = self.rounds.candidate.role, self.rounds.candidate.probe
-        if not (records[own].gated and records[own].setup_delayed):
-            self.streams.check_call_time(records[own].post_release_ms)
+        candidate, call_ms = self.rounds.candidate, post_release_ms(own)
+        if not (own.setup.gated and early_starts(own).flag is not None):
+            self.streams.check_call_time(call_ms)
             return
-        self.streams.check_setup_delay(records[own].post_release_ms)
+        self.streams.check_setup_delay(call_ms)
         self._delayed_takes += 1
-        one_stream = probe is not None and probe.one_stream
-        if self._time_for_as_long(began) and not (one_stream and self._delayed_takes >= MAX_DELAYED):
-            if not one_stream:
-                self._streamed_for_delay = True
-                self.window_runner.streamed.add(own)
+        one_stream = candidate.probe is not None and candidate.probe.one_stream
+        repeat = repeat_delayed(self._delayed_takes, one_stream=one_stream, has_time=has_time)
+        if repeat == "streamed":
+            self._streamed_for_delay = True
+            self.window_runner.streamed.add(candidate.role)
+        if repeat is not None:
             raise GateClosed
 
-    def _record(self, kernel_run: KernelRun, calls: int, *, gated: bool) -> TimeRecord:
-        shift_ms = kernel_run.launch_shift_ms if gated else 0.0  # Without the gate a launch takes the host's time.
-        launches = kernel_run.probe.launches if kernel_run.probe is not None else None
-        return TimeRecord(
+    def _setup(self, kernel_run: KernelRun, calls: int, *, gated: bool) -> WindowSetup:
+        return WindowSetup(
             calls,
             self.worker.device.is_cuda,
             gated,
-            launch_shift_ms=shift_ms or 0.0,
-            launches=launches,
+            # Without the gate a launch takes the host's time.
+            launch_shift_ms=(kernel_run.launch_shift_ms or 0.0) if gated else 0.0,
+            launches=kernel_run.probe.launches if kernel_run.probe is not None else None,
             is_candidate=kernel_run is self.rounds.candidate,
             weight_bytes=kernel_run.weight_bytes,
-            flags=[] if shift_ms is not None else [LAUNCHES_UNKNOWN],
         )
 
-    def _windows(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> float:
-        """Runs the rounds that give the times; returns the time of the slowest round, in s."""
+    def _windows(self, slots: dict[str, Slots], samples: dict[str, Samples]) -> tuple[Stop | None, float]:
+        """Runs the rounds that give the times; returns why they ended, and the time of the slowest round in s.
+
+        They end without a reason where an output is wrong.
+        """
         # The first round warms up, and its events give the distribution; the other rounds give the time.
-        self._round(slots, records, reverse=False, with_events=True)
+        self._round(slots, samples, self.kernel_runs, warms_up=True)
         begun = time.monotonic()
-        done, slowest = 0, 0.0
+        done, slowest_s = 0, 0.0
         stop: Stop | None = None
         while stop is None and self.rounds.right:
             started = time.monotonic()
-            if done and not self.budget.fits(slowest + RESERVE_S):
-                stop = Stop.TIMEOUT
-                break
-            reason = self._round(slots, records, reverse=done % 2 == 0, with_events=False)
-            slowest = max(slowest, time.monotonic() - started)
-            if self._retry.should_retry(reason, list(records.values())):
-                for record in records.values():
-                    record.drop_last()
-                continue
-            done += 1
-            stop = self.plan.stop(done, time.monotonic() - begun, self._half_width(records))
-        for record in records.values():
-            record.stopped = stop
-            if stop is Stop.TIMEOUT:
-                message = f"stopped after window {done}: {TIMEOUT_NEAR}"
-                record.flags.append(Flag(FlagCode.STOPPED_BY_TIMEOUT, message, {"windows": done}))
-        return slowest
+            if done and not self.budget.fits(slowest_s + RESERVE_S):
+                return Stop.TIMEOUT, slowest_s
+            order = self.kernel_runs[::-1] if done % 2 == 0 else self.kernel_runs
+            counts = self._round(slots, samples, order)
+            slowest_s = max(slowest_s, time.monotonic() - started)
+            if counts:
+                done += 1
+                stop = self.plan.stop(done, time.monotonic() - begun, _half_width(samples))
+        return stop, slowest_s
 
     def _round(
-        self, slots: dict[str, Slots], records: dict[str, TimeRecord], *, reverse: bool, with_events: bool
-    ) -> str | None:
-        """Runs one window for each kernel and their null windows; returns why throttling spoiled the round, or None."""
-        order = self.kernel_runs[::-1] if reverse else self.kernel_runs
-        self.window_runner.shuffle_allocations(slots, records)
-        fill = self.rounds.prepare_fill(slots)
-        fills_in_window = self._fills_in_window(records[order[0].role])
-        if not fills_in_window:
-            fill()
-        null = self.window_runner.null_windows(slots, records)
-        windows: dict[str, Window] = {}
-        reason = None
-        for kernel_run in order:
-            record = records[kernel_run.role]
-            # Events on the device take time between calls, so that only the first round has them. Host clocks do not.
-            events, meanwhile = with_events or not record.is_cuda, fill if fills_in_window and not windows else None
-            window = self.window_runner.run(kernel_run, slots, record, with_events=events, meanwhile=meanwhile)
-            (record.warm_up if with_events else record.add)(window, null[kernel_run.role])
-            windows[kernel_run.role] = window
-            reading = self._card.take()
-            reason = reason or throttled(reading)
-        self.rounds.judge(slots, windows)
-        return reason
+        self, slots: dict[str, Slots], samples: dict[str, Samples], order: list[KernelRun], *, warms_up: bool = False
+    ) -> bool:
+        """Runs one window for each kernel and their null windows; returns False if they have to be repeated."""
+        throttling: list[str | None] = []
+        setups = {role: each.setup for role, each in samples.items()}
+        windows, null = run_round(
+            self.window_runner,
+            order,
+            slots,
+            setups,
+            with_events=warms_up,
+            after_window=lambda: throttling.append(throttled(self._card.take())),
+        )
+        late = any(is_late(setups[role], window.clock, null[role]) for role, window in windows.items())
+        if not warms_up and self._retry.should_retry(next(filter(None, throttling), None), late=late):
+            return False
+        for role, window in windows.items():
+            (samples[role].warm_up if warms_up else samples[role].add)(window, null[role])
+        return True
 
-    def _fills_in_window(self, first: TimeRecord) -> bool:
-        """Whether the referee writes a round's inputs while the runner queues the first window's calls.
-
-        The null windows then run over the previous inputs, which does not matter to them. It is False if a runner makes
-        the inputs, because it does one thing at a time, and without the gate, because no calls are queued ahead.
-        """
-        return first.gated and self.rounds.inputs.contract is not None
-
-    def _half_width(self, records: dict[str, TimeRecord]) -> float:
-        ordered = list(records.values())
-        return pairs_half_width(*ordered) if len(ordered) > 1 else ordered[0].half_width
-
-    def _conclude(self, kernel_run: KernelRun, record: TimeRecord) -> None:
+    def _circumstances_of(self, kernel_run: KernelRun, taken: _Take) -> Circumstances:
         state = self._card.state()
-        ceilings = self.worker.ceilings()
-        candidate_only = (flags.inputs_came_again(self.rounds.inputs.reused), view_outputs_warning(self.kernel_runs))
+        usual, is_candidate = taken.windows[kernel_run.role].usual, kernel_run is self.rounds.candidate
+        windows = len(usual.elapsed_ms)
+        interpreted = kernel_run.facts.get("interpreted")
+        own_queue_unknown = in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles
         possible = [
-            *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
+            LAUNCHES_UNKNOWN if usual.setup.gated and kernel_run.launch_shift_ms is None else None,
+            _stopped_by_timeout(windows) if taken.stop is Stop.TIMEOUT else None,
+            *(taken.own_flags if is_candidate else ()),
+            *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
-            INTERPRETED if kernel_run.facts.get("interpreted") else None,
-            RATES_UNKNOWN if self.worker.device.is_cuda and ceilings == UNKNOWN else None,
-            NOT_CHOSEN if in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles else None,
+            INTERPRETED if interpreted else None,
+            RATES_UNKNOWN if self.worker.device.is_cuda and self.worker.ceilings() == UNKNOWN else None,
+            NOT_CHOSEN if own_queue_unknown else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
-            *((*self.rounds.warnings, *candidate_only) if kernel_run is self.rounds.candidate else ()),
+            *(self.rounds.warnings if is_candidate else ()),
+            flags.inputs_came_again(self.rounds.inputs.reused) if is_candidate else None,
+            view_outputs_warning(self.kernel_runs) if is_candidate else None,
         ]
-        record.flags += [flag for flag in possible if flag is not None]
-        record.gpu_state = asdict(state)
-        timing = record.timing(self.worker.device.cache)
-        if kernel_run.probe is not None and kernel_run.probe.reuses_memory:
-            timing = replace(timing, method=f"{timing.method}; {COPIED_EACH}")
-        if in_one_queue(kernel_run):
-            timing = replace(timing, method=f"{timing.method}; {ONE_QUEUE}")
-        if self._streamed_for_delay and kernel_run is self.rounds.candidate:
-            timing = replace(timing, method=f"{timing.method}; {HELD_UP}")
+        known = [flag for flag in possible if flag is not None]
+        return Circumstances(self.worker.device.cache, known, taken.stop, asdict(state))
+
+    def _concluded(self, kernel_run: KernelRun, timing: Timing) -> Timing:
+        """The timing with remarks about its method, and a flag if it is impossible on this card."""
+        remarks = [
+            COPIED_EACH if kernel_run.probe is not None and kernel_run.probe.reuses_memory else None,
+            ONE_QUEUE if in_one_queue(kernel_run) else None,
+            HELD_UP if self._streamed_for_delay and kernel_run is self.rounds.candidate else None,
+        ]
         too_fast = impossible(
             timing.latency_ms,
             self.rounds.written_bytes(kernel_run),
-            ceilings,
-            calls=record.calls,
+            self.worker.ceilings(),
+            calls=timing.calls_per_window,
             resolution_ms=timing.resolution_us / 1e3,
         )
-        timing.flags.extend([too_fast] if too_fast is not None else [])
-        kernel_run.timing = timing
+        method = "; ".join([timing.method, *filter(None, remarks)])
+        return replace(timing, method=method, flags=[*timing.flags, *([too_fast] if too_fast is not None else [])])
+
+
+def _half_width(samples: dict[str, Samples]) -> float:
+    each = [estimate(KernelWindows(usual)) for usual in samples.values()]
+    return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
+
+
+def _stopped_by_timeout(windows: int) -> Flag:
+    message = f"stopped after window {windows}: {TIMEOUT_NEAR}"
+    return Flag(FlagCode.STOPPED_BY_TIMEOUT, message, {"windows": windows})
+
+
+def _isolated_window(reference: KernelRun, taken: _Take) -> Window | None:
+    """One more window of the reference; None if it can no longer run."""
+    slots, setup = taken.slots[reference.role], taken.setups[reference.role]
+    if reference.window_session is None or reference.session is None:
+        return None
+    try:
+        # As in the windows next to the candidate: at a fixed address its time would be another.
+        shuffle_allocations(reference, slots, setup)
+        return reference.window_session.window(slots, gated=setup.gated)
+    except (KernelFault, GateClosed):
+        return None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from profiling.results.samples import TimeRecord
+from profiling.results.samples import WindowSetup
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, Window
 from tasks.correctness.trials import Trials
@@ -29,23 +29,23 @@ class WindowRunner:
         self.streamed: set[str] = set()
         self.windows_s = 0.0
 
-    def shuffle_allocations(self, slots: dict[str, Slots], records: dict[str, TimeRecord]) -> None:
+    def shuffle_allocations(self, slots: dict[str, Slots], setups: dict[str, WindowSetup]) -> None:
         """Moves the memory between launches for every kernel (tasks.timing.allocation_shuffle)."""
         for kernel_run in self.kernel_runs:
-            self.shuffle_allocations_of(kernel_run, slots, records)
+            self.shuffle_allocations_of(kernel_run, slots, setups)
 
     def shuffle_allocations_of(
-        self, kernel_run: KernelRun, slots: dict[str, Slots], records: dict[str, TimeRecord]
+        self, kernel_run: KernelRun, slots: dict[str, Slots], setups: dict[str, WindowSetup]
     ) -> None:
         """Moves the memory between launches for one kernel."""
         with kernel_run.attribute_faults():
-            shuffle_allocations(kernel_run, slots[kernel_run.role], records[kernel_run.role])
+            shuffle_allocations(kernel_run, slots[kernel_run.role], setups[kernel_run.role])
 
     def run(
         self,
         kernel_run: KernelRun,
         slots: dict[str, Slots],
-        record: TimeRecord,
+        setup: WindowSetup,
         *,
         with_events: bool = False,
         deferred_readback: DeferredReadback | None = None,
@@ -61,12 +61,12 @@ class WindowRunner:
         """
         try:
             with self._counted():
-                if after_window is not None and not record.gated:
+                if after_window is not None and not setup.gated:
                     self.rounds.run_window(kernel_run, after_window)
                 return self.rounds.run_window(
                     kernel_run,
                     slots,
-                    gated=record.gated,
+                    gated=setup.gated,
                     with_events=with_events,
                     deferred_readback=deferred_readback,
                     meanwhile=meanwhile,
@@ -76,29 +76,29 @@ class WindowRunner:
             raise
 
     def null_windows(
-        self, slots: dict[str, Slots], records: dict[str, TimeRecord], after_window: dict[str, Slots] | None = None
+        self, slots: dict[str, Slots], setups: dict[str, WindowSetup], after_window: dict[str, Slots] | None = None
     ) -> dict[str, Clock]:
         """A null window for each kernel; one for both if their outputs are alike."""
-        kinds = {role: NullKind.of(layout, gated=records[role].gated) for role, layout in slots.items()}
+        kinds = {role: NullKind.of(layout, gated=setups[role].gated) for role, layout in slots.items()}
         clocks: dict[NullKind, Clock] = {}
         for role, kind in kinds.items():
             if kind not in clocks:
                 usual = after_window[role] if after_window is not None else None
-                clocks[kind] = self.null_window(slots[role], records[role], after_window=usual)
+                clocks[kind] = self.null_window(slots[role], setups[role], after_window=usual)
         return {role: clocks[kind] for role, kind in kinds.items()}
 
     def null_window(
         self,
         layout: Slots,
-        record: TimeRecord,
+        setup: WindowSetup,
         deferred_readback: DeferredReadback | None = None,
         after_window: Slots | None = None,
     ) -> Clock:
-        """A null window, gated or streamed like the windows of that record."""
+        """A null window, gated or streamed like the windows of that setup."""
         with self._counted(), frozen_others(self.kernel_runs, self.worker.device):
-            if after_window is not None and not record.gated:
+            if after_window is not None and not setup.gated:
                 self.worker.null_window(after_window, gated=False)
-            return self.worker.null_window(layout, gated=record.gated, deferred_readback=deferred_readback)
+            return self.worker.null_window(layout, gated=setup.gated, deferred_readback=deferred_readback)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

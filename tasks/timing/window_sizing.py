@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from profiling.results.samples import TimeRecord
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_fit
 from profiling.window.call_buffers import bytes_per_call
+from profiling.window.timed_window import GateClosed
 from tasks.correctness.trials import Trials
 from tasks.runtime.kernel_run import KernelRun
 from tasks.timing.gate_calibration import Calibration, calibrate
@@ -18,6 +19,10 @@ LEAST_MS = 0.02
 """Minimum time of a call, in ms, if it is measured in a window of few calls."""
 MOST_TIMES = 2
 """Maximum number of times that a job's windows are enlarged."""
+FEW_CALLS = (
+    "the kernel allows no more than {calls} calls in a window, and taking windows again did not help or "
+    f"{TIMEOUT_NEAR}: the error of a window is a large part of its time"
+)
 
 
 class WindowSize:
@@ -50,21 +55,28 @@ class WindowSize:
         kernel_runs, needed = self._rounds.kernel_runs, self._rounds.bytes_per_call()
         return self._filling(min(map(self._call_ms, kernel_runs)), self._limit(kernel_runs, needed))
 
-    def limited_by_candidate(self, record: TimeRecord) -> bool:
-        """Whether the windows held few, short calls although the limits of the other kernels allow more."""
-        call_ms = _measured_ms(record)
-        if not self._device.is_cuda or record.calls >= FEW or record.calls * call_ms >= FEW_MS:
+    def check(self, calls: int, call_ms: float, *, has_time: bool) -> Flag | None:
+        """The flag for windows of `calls` calls of `call_ms`, if the candidate limited them to so few short calls that
+        errors are a large part of them.
+
+        Raises GateClosed if they have to be repeated: with more calls and without the gate, whose queue limits them.
+        """
+        call_ms = max(call_ms, LEAST_MS)
+        if not self._limited_by_candidate(calls, call_ms):
+            return None
+        if not has_time or self._enlarged == MOST_TIMES:
+            return Flag(FlagCode.FEW_CALLS_PER_WINDOW, FEW_CALLS.format(calls=calls), {"calls_per_window": calls})
+        self._enlarged += 1
+        self._rounds.candidate.cap_estimate(call_ms)
+        self.stream([self._rounds.candidate.role])
+        raise GateClosed
+
+    def _limited_by_candidate(self, calls: int, call_ms: float) -> bool:
+        """Whether windows hold few, short calls although the limits of the other kernels allow more."""
+        if not self._device.is_cuda or calls >= FEW or calls * call_ms >= FEW_MS:
             return False
         others = [kernel_run for kernel_run in self._rounds.kernel_runs if kernel_run is not self._rounds.candidate]
-        return self._filling(call_ms, self._limit(others, self._required_bytes(others))) > record.calls
-
-    def enlarge(self, record: TimeRecord) -> bool:
-        """Enlarges the next windows by the measured time of a call; False after MOST_TIMES attempts."""
-        if self._enlarged == MOST_TIMES:
-            return False
-        self._enlarged += 1
-        self._rounds.candidate.cap_estimate(_measured_ms(record))
-        return True
+        return self._filling(call_ms, self._limit(others, self._required_bytes(others))) > calls
 
     def _call_ms(self, kernel_run: KernelRun) -> float:
         calibration = self._calibrations[kernel_run.role]
@@ -93,8 +105,3 @@ class WindowSize:
             is_cuda=self._device.is_cuda,
             tensors_per_call=max(len(kernel_run.returned) for kernel_run in self._rounds.kernel_runs),
         )
-
-
-def _measured_ms(record: TimeRecord) -> float:
-    """The time of a call by those windows, in ms."""
-    return max(record.post_release_ms, LEAST_MS)

@@ -12,8 +12,10 @@ from domain.result import Status
 from kernel_eval_client import Flag, Result, Speedup, Verdict
 from kernel_eval_client import flag as flags
 from kernel_eval_client.cli import show
-from profiling.results.samples import TimeRecord
+from profiling.window.timed_window import Clock
 from tests.client.suite_files import result_of
+from tests.flag_codes import codes
+from tests.kernel_windows import kernel_windows, timing_of, window
 
 SHORT = {"code": "upper_bound", "message": "too short for what a window can resolve", "data": {"call_ms": 0.5}}
 
@@ -83,9 +85,10 @@ def test_the_codes_that_the_client_knows_are_the_service_s() -> None:
 
 
 def test_the_service_flags_a_bound_with_that_code() -> None:
-    ready = {"setup_ms": [0.0] * 3, "null_setup_ms": [0.0] * 3}
-    record = TimeRecord(1, is_cuda=False, gated=False, elapsed_ms=[1.0, 1.2, 0.9], null_ms=[1.1, 1.0, 1.0], **ready)
-    assert SHORT["code"] in [flag.code for flag in record.timing("").flags]
+    windows = kernel_windows(1, is_cuda=False, gated=False)
+    for elapsed_ms, null_ms in ((1.0, 1.1), (1.2, 1.0), (0.9, 1.0)):
+        windows.usual.add(window(elapsed_ms), Clock(null_ms, 0.1))
+    assert SHORT["code"] in codes(timing_of(windows).flags)
 
 
 def test_the_verdicts_are_the_service_s() -> None:

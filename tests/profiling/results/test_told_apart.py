@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from domain.budget import Budget
-from profiling.results.samples import TimeRecord
+from profiling.results.estimate import estimate
 from profiling.results.speedup import paired_speedup, pairs_half_width
 from profiling.stats.process_variance import LAUNCH_MS, WINDOW_MS
 from profiling.stats.stopping_rule import Plan
+from profiling.window.timed_window import Clock
+from tests.kernel_windows import kernel_windows, window
 
 EFFORT = Budget.DEFAULT.effort
 JOBS = 400
@@ -30,19 +32,17 @@ def told_apart(noise: float, *, slower: float = 0.0, is_cuda: bool = True, num_t
 
 
 def _verdict(rng: np.random.Generator, noise: float, slower: float, is_cuda: bool, num_trials: int) -> str:
-    records = [TimeRecord(CALLS, is_cuda=is_cuda, gated=is_cuda) for _ in range(2)]
+    both = [kernel_windows(CALLS, is_cuda=is_cuda, gated=is_cuda) for _ in range(2)]
     plan = Plan(num_trials, EFFORT.target_precision, is_cuda=is_cuda, min_rounds=EFFORT.min_rounds)
     apart = rng.normal(0, WINDOW_MS, 2) + CALLS * rng.normal(0, LAUNCH_MS, 2) if is_cuda else (0.0, 0.0)
     for rounds in range(1, num_trials + 1):
         drift, null = rng.normal(0, 0.005), NULL + rng.normal(0, 0.001)
-        for record, factor, process in zip(records, (1.0, 1.0 + slower), apart, strict=True):
-            record.elapsed_ms.append(WINDOW * factor * (1 + drift + rng.normal(0, noise)) + null + process)
-            record.null_ms.append(null)
-            record.setup_ms.append(READY)
-            record.null_setup_ms.append(READY)
-        if plan.stop(rounds, 0.0, pairs_half_width(*records)) is not None:
+        for windows, factor, process in zip(both, (1.0, 1.0 + slower), apart, strict=True):
+            elapsed_ms = WINDOW * factor * (1 + drift + rng.normal(0, noise)) + null + process
+            windows.usual.add(window(elapsed_ms, setup_ms=READY), Clock(null, READY))
+        if plan.stop(rounds, 0.0, pairs_half_width(*map(estimate, both))) is not None:
             break
-    found = paired_speedup(*records)
+    found = paired_speedup(*map(estimate, both))
     assert found is not None
     return found.verdict
 

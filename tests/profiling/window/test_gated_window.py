@@ -4,185 +4,217 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-import profiling.window.timed_window
 from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from profiling.gpu.timing_device import Device
-from profiling.window import device_clock
+from profiling.window import device_clock, timed_window
 from profiling.window.buffer_transfers import BufferTransfers
+from profiling.window.call_buffers import Slots
 from profiling.window.device_clock import FORCE_RELEASE_S, DeviceClock
-from profiling.window.timed_window import NOT_REPORTED, PATIENCE_S, Clock, WindowSession
+from profiling.window.timed_window import NOT_REPORTED, PATIENCE_S, Clock, DeferredReadback, WindowSession
 
 
 class Played:
-    """A device, a gate and a runner that keep a record. `reports`: the runner's stream does, as the gun is fired.
+    """A device, a gate, a session and a runner that note each step. `reports`: the runner's stream does so at release.
 
-    Without `ends` the referee's stream waits until it is let go. `fails` is the step that raises `fault`.
+    Without `ends` the referee's stream waits until it is released by force. `fails` is the step that raises `fault`.
     """
+
+    descriptor = 0
 
     def __init__(
         self, *, reports: bool = True, ends: bool = True, fails: str = "", fault: BaseException | None = None
     ) -> None:
-        self.record: list[str] = []
+        self.noted: list[str] = []
         self.last_done = 0
         self.reports = reports
         self.stuck = not ends
         self.patience: list[float] = []
+        self.runner = self
         self._fails = fails
         self._fault = fault
+        self._replies = iter(["armed", "done", "times"])
 
-    def note(self, what: str) -> Callable[..., None]:
+    def note(self, step: str) -> Callable[..., None]:
         def noted(*given: object) -> None:
-            self.record.append(" ".join([what, *map(str, given)]))
-            if what == self._fails and self._fault is not None:
+            self.noted.append(" ".join([step, *map(str, given)]))
+            if step == self._fails and self._fault is not None:
                 raise self._fault
 
         return noted
 
-    def fired(self, shot: int) -> None:
-        self.note("fire")(shot)
-        self.last_done = shot if self.reports else 0
-
     def clock(self, _: object) -> Any:
-        def started(shot: int) -> None:
-            self.note("start")()
-            self.fired(shot)
+        def release(number: int) -> None:
+            self.note("release")(number)
+            self.last_done = number if self.reports else 0
 
-        def let_go(shot: int) -> None:
-            self.note("let go")(shot)
+        def start(number: int) -> None:
+            self.note("start")()
+            release(number)
+
+        def force_release(number: int) -> None:
+            self.note("force release")(number)
             self.stuck = False
 
         def ends(within_s: float) -> bool:
             self.patience.append(within_s)
             return not self.stuck
 
+        def read() -> tuple[float, float]:
+            self.note("read")()
+            return 2.0, 0.5
+
         return SimpleNamespace(
             begin_setup=self.note("begin"),
-            start=started,
-            release=self.fired,
+            start=start,
+            release=release,
             wait_until_done=self.note("wait"),
             stop=self.note("stop"),
             ends=ends,
-            read=lambda: (2.0, 0.5),
-            force_release=let_go,
+            read=read,
+            force_release=force_release,
         )
 
-    def window(self, monkeypatch: pytest.MonkeyPatch, *, deferred_readback: bool = False) -> tuple[Clock, bool]:
-        """One window, its shot the seventh; held back its answers are the eighth."""
-        monkeypatch.setattr(profiling.window.timed_window, "DeviceClock", self.clock)
-        monkeypatch.setattr(profiling.window.timed_window, "SPIN_S", 0.01)
+    def receive(self, _: float | None) -> dict[str, Any]:
+        reply = next(self._replies)
+        if reply == "done":
+            self.note("hear done")()
+        return {"op": reply, "call_ms": []}
+
+    def kill(self) -> None:
+        self.note("kill")()
+
+    def reserve(self, size: int) -> Any:
+        return SimpleNamespace(bytes=torch.empty(size, dtype=torch.uint8))
+
+    def nothing(self, *_: object) -> None:
+        """Takes a message, or a step that has no effect here."""
+
+    send = post = request = close = check_frozen = thaw = nothing
+
+    def window(self, monkeypatch: pytest.MonkeyPatch, *, deferred_readback: bool = False) -> Clock:
+        """One window, number 1; with deferred readback the outputs are number 2."""
+        monkeypatch.setattr(timed_window, "DeviceClock", self.clock)
+        monkeypatch.setattr(timed_window, "Gate", lambda: self)
+        monkeypatch.setattr(timed_window, "SPIN_S", 0.0)
         for step in ("upload", "clear_inputs", "copy_outputs"):
             monkeypatch.setattr(BufferTransfers, step, lambda _, step=step: self.note(step)())
-
-        def receive(_: object) -> dict[str, str]:
-            self.note("listen")()
-            return {"op": "done"}
-
-        runner = SimpleNamespace(receive=receive, kill=self.note("kill"))
-        place = WindowSession(SimpleNamespace(runner=runner), Device("cpu"))  # type: ignore[arg-type]
-        place._sequence_number = 8 if deferred_readback else 7
-        nothing: Any = None
-        taking = BufferTransfers(place.device, nothing, nothing, nothing, deferred_readback, None)
-        gate: Any = self
-        return place._run_on_device(gate, taking, 7)
+        session: Any = self
+        slots = Slots(1, [torch.zeros(2)], (), [torch.zeros(2)], "cpu")
+        deferred = DeferredReadback() if deferred_readback else None
+        return (
+            WindowSession(session, Device("cpu"), null=True).window(slots, gated=True, deferred_readback=deferred).clock
+        )
 
 
-def test_all_of_it_is_queued_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_window_queues_all_steps_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played()
-    assert played.window(monkeypatch) == (Clock(2.0, 0.5), True)
-    assert played.record == ["begin", "upload", "start", "fire 7", "wait 7", "copy_outputs", "stop"]
+    assert played.window(monkeypatch) == Clock(2.0, 0.5)
+    steps = ["begin", "upload", "start", "release 1", "wait 1", "copy_outputs", "stop"]
+    assert played.noted == [*steps, "read", "hear done"]
 
 
-def test_answers_that_are_held_back_are_asked_for_when_calls_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_window_deferred_outputs_are_released_after_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played()
-    assert played.window(monkeypatch, deferred_readback=True) == (Clock(2.0, 0.5), True)
-    calls, answers = ["start", "fire 7", "wait 7"], ["clear_inputs", "fire 8", "wait 8"]
-    assert played.record == ["begin", "upload", *calls, *answers, "copy_outputs", "stop"]
+    assert played.window(monkeypatch, deferred_readback=True) == Clock(2.0, 0.5)
+    calls, outputs = ["start", "release 1", "wait 1"], ["clear_inputs", "release 2", "wait 2"]
+    assert played.noted[:-2] == ["begin", "upload", *calls, *outputs, "copy_outputs", "stop"]
 
 
-def test_who_is_not_heard_soon_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_window_stream_without_report_waits_for_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(reports=False)
-    assert played.window(monkeypatch) == (Clock(2.0, 0.5), False)
-    assert played.record[-2:] == ["stop", "listen"]
+    assert played.window(monkeypatch) == Clock(2.0, 0.5)
+    assert played.noted[-3:] == ["stop", "hear done", "read"]
 
 
 @pytest.mark.parametrize(
     "fault", [KernelFault(Status.TIMEOUT, "late"), JobCancelled(), InfrastructureFault("gone"), KeyboardInterrupt()]
 )
-def test_whatever_goes_wrong_the_runner_is_dead_before_the_stream_is_let_go(
+def test_gated_window_any_fault_kills_the_runner_before_the_forced_release(
     monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
-    played = Played(reports=False, ends=False, fails="listen", fault=fault)
+    played = Played(reports=False, ends=False, fails="hear done", fault=fault)
     with pytest.raises(type(fault)):
         played.window(monkeypatch, deferred_readback=True)
-    assert played.record[-3:] == ["listen", "kill", "let go 8"]
+    assert played.noted[-3:] == ["hear done", "kill", "force release 2"]
 
 
 @pytest.mark.parametrize(
-    "step", ["begin", "upload", "start", "fire", "wait", "clear_inputs", "copy_outputs", "stop", "listen"]
+    "step", ["begin", "upload", "start", "release", "wait", "clear_inputs", "copy_outputs", "stop", "hear done"]
 )
-def test_it_is_let_go_whichever_step_fails(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_gated_window_any_failed_step_forces_the_release(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     played = Played(reports=False, fails=step, fault=RuntimeError("the driver refuses"))
     with pytest.raises(RuntimeError, match="the driver refuses"):
         played.window(monkeypatch, deferred_readback=True)
-    assert played.record[-2:] == ["kill", "let go 8"]
+    assert played.noted[-2:] == ["kill", "force release 2"]
 
 
 @pytest.mark.parametrize("reports", [True, False])
-def test_who_is_done_and_keeps_the_word_is_killed(monkeypatch: pytest.MonkeyPatch, reports: bool) -> None:
+def test_gated_window_done_without_an_end_kills_the_runner(monkeypatch: pytest.MonkeyPatch, reports: bool) -> None:
     played = Played(reports=reports, ends=False)
-    with pytest.raises(KernelFault, match=NOT_REPORTED) as told:
+    with pytest.raises(KernelFault, match=NOT_REPORTED) as raised:
         played.window(monkeypatch)
-    assert told.value.status is Status.CRASHED
-    assert played.record[-2:] == ["kill", "let go 7"]
+    assert raised.value.status is Status.CRASHED
+    assert played.noted[-2:] == ["kill", "force release 1"]
     assert played.patience == [PATIENCE_S] and 1 < PATIENCE_S < 60
 
 
-def test_the_stream_is_let_go_also_where_the_runner_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_window_runner_that_cannot_be_killed_is_released_too(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(ends=False, fails="kill", fault=InfrastructureFault("the zygote is gone"))
     with pytest.raises(InfrastructureFault, match="the zygote is gone"):
         played.window(monkeypatch)
-    assert played.record[-1] == "let go 7"
+    assert played.noted[-1] == "force release 1"
 
 
 class Stuck:
-    """A stream that goes on when it has been let go so many times, and the gate that it waits for."""
+    """A stream that continues after so many forced releases, the gate that it waits for, and a clock without a host.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
-        self.let_go_of: list[tuple[int, int]] = []
-        self.times = times
+    `queries` are the results of the end event.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, releases: float, queries: Iterable[bool] = ()) -> None:
+        self.released: list[tuple[int, int]] = []
+        self.releases = releases
         self.seconds = 0.0
-        monkeypatch.setattr(device_clock, "_event", lambda: None)
+        self._queries = iter(queries)
+        monkeypatch.setattr(torch.cuda, "Event", lambda **_: SimpleNamespace(query=self.query_end))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: self)
         monkeypatch.setattr(device_clock, "_rescue_stream", lambda: 5)
-        monkeypatch.setattr(device_clock, "_stream", lambda: self)
         monkeypatch.setattr(device_clock, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.passes))
 
     def passes(self, seconds: float) -> None:
         self.seconds += seconds
 
     def query(self) -> bool:
-        return len(self.let_go_of) >= self.times
+        return len(self.released) >= self.releases
+
+    def query_end(self) -> bool:
+        self.passes(3600.0)
+        return next(self._queries)
 
     def reach(self) -> None: ...
 
     def force_release(self, stream: int, value: int) -> None:
-        self.let_go_of.append((stream, value))
+        self.released.append((stream, value))
 
 
-@pytest.mark.parametrize("times", [0, 1, 3])
-def test_a_stream_is_let_go_by_another_one_until_it_has_passed(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    stuck: Any = Stuck(monkeypatch, times)
+@pytest.mark.parametrize("releases", [0, 1, 3])
+def test_force_release_repeats_from_another_stream_until_it_helps(
+    monkeypatch: pytest.MonkeyPatch, releases: int
+) -> None:
+    stuck: Any = Stuck(monkeypatch, releases)
     DeviceClock(stuck).force_release(9)
-    assert stuck.let_go_of == [(5, 9)] * times
+    assert stuck.released == [(5, 9)] * releases
 
 
-def test_a_process_whose_stream_never_passes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_force_release_that_never_helps_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stuck: Any = Stuck(monkeypatch, math.inf)
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit) as ended:
@@ -190,17 +222,9 @@ def test_a_process_whose_stream_never_passes_ends(monkeypatch: pytest.MonkeyPatc
     assert ended.value.code == LOST_EXIT and FORCE_RELEASE_S <= stuck.seconds < 2 * FORCE_RELEASE_S
 
 
-def test_who_was_stopped_since_it_asked_asks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    stuck: Any = Stuck(monkeypatch, 0)
-    clock = DeviceClock(stuck)
-    asked: list[bool] = []
-
-    def query() -> bool:
-        stuck.seconds += 3600
-        asked.append(True)
-        return len(asked) > 1
-
-    clock._end = SimpleNamespace(query=query)  # type: ignore[assignment]
-    assert clock.ends(5.0)
-    clock._end = SimpleNamespace(query=lambda: stuck.passes(1) or False)  # type: ignore[assignment]
-    assert not clock.ends(5.0)
+@pytest.mark.parametrize(("queries", "ended"), [([False, True], True), ([False, False], False)])
+def test_ends_process_suspended_past_the_limit_queries_once_more(
+    monkeypatch: pytest.MonkeyPatch, queries: list[bool], ended: bool
+) -> None:
+    stuck: Any = Stuck(monkeypatch, 0, queries)
+    assert DeviceClock(stuck).ends(5.0) is ended

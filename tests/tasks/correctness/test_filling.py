@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from domain.fault import KernelFault
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
-from profiling.results.samples import TimeRecord
-from profiling.window.timed_window import Clock
+from profiling.results.samples import WindowSetup
+from profiling.window.timed_window import Clock, Window
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tasks.timing.timing_stage import Timekeeper
+from tasks.timing import window_round
+from tasks.timing.window_round import run_round
+from tasks.timing.window_runner import WindowRunner
+from tests.kernel_windows import window
 from tests.own_worker import own_worker
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -42,7 +45,7 @@ def judged(worker: WorkerContext, what: str, *, compared: bool) -> Report:
 def test_windows_run_over_what_is_written_while_calls_are_queued(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, compared: bool
 ) -> None:
-    monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: True)
+    monkeypatch.setattr(window_round, "fills_in_window", lambda *_, **__: True)
     report = judged(worker, "y + x", compared=compared)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["reused_sets"] == 0 and not report.outcome.inputs["inputs_not_random"]
@@ -64,7 +67,7 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
             raise KernelFault(Status.UNSUPPORTED, "no more of them")
         return drawn(self, numbers)
 
-    monkeypatch.setattr(Timekeeper, "_fills_in_window", lambda *_: at_once)
+    monkeypatch.setattr(window_round, "fills_in_window", lambda *_, **__: at_once)
     monkeypatch.setattr(ContractInputs, "draw_ahead", fails)
     report = judged(worker, "y + x", compared=compared)
     owner = report.reference if compared else report.outcome
@@ -74,48 +77,51 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
     assert judged(worker, "y + x", compared=compared).outcome.status is Status.PASSED
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("streamed", [None, REFERENCE, CANDIDATE])
-@pytest.mark.parametrize("by_contract", [False, True])
-def test_inputs_are_written_once_a_round_and_behind_a_gate_if_by_the_referee(
-    by_contract: bool, streamed: str | None, reverse: bool
-) -> None:
-    told: list[str] = []
-    records = {role: TimeRecord(2, is_cuda=True, gated=role != streamed) for role in (REFERENCE, CANDIDATE)}
-    turns = [CANDIDATE, REFERENCE] if reverse else [REFERENCE, CANDIDATE]
+class NotingRunner:
+    """Runs no window, but notes the steps of a round."""
 
-    def shoot(kernel_run: Any, *_: Any, meanwhile: Any, **how: Any) -> Any:
-        told.append(kernel_run.role)
+    def __init__(self, *, from_contract: bool) -> None:
+        self.rounds = self
+        self.inputs = SimpleNamespace(contract=object() if from_contract else None)
+        self.noted: list[str] = []
+
+    def shuffle_allocations(self, *_: Any) -> None:
+        self.noted.append("shuffle")
+
+    def prepare_fill(self, _: Any) -> Callable[[], None]:
+        self.noted.append("seed")
+        return lambda: self.noted.append("fill")
+
+    def null_windows(self, slots: Any, setups: dict[str, WindowSetup]) -> dict[str, Clock]:
+        self.noted.append("null")
+        return dict.fromkeys(setups, Clock(0.1, 0.1))
+
+    def run(self, kernel_run: Any, *_: Any, meanwhile: Callable[[], None] | None, **__: Any) -> Window:
+        self.noted.append(kernel_run.role)
         if meanwhile is not None:
             meanwhile()
-        return SimpleNamespace(elapsed_ms=1.0, setup_ms=0.1, call_ms=[])
+        return window(1.0)
 
-    def null_windows(*_: Any) -> dict[str, Clock]:
-        told.append("null")
-        return dict.fromkeys(records, Clock(0.1, 0.1))
+    def judge(self, *_: Any) -> None:
+        self.noted.append("judge")
 
-    def prepare_fill(_: Any) -> Any:
-        told.append("seed")
-        return lambda: told.append("fill")
 
-    keeper: Any = SimpleNamespace(
-        kernel_runs=[SimpleNamespace(role=role) for role in records],
-        rounds=SimpleNamespace(
-            prepare_fill=prepare_fill,
-            judge=lambda *_: told.append("judge"),
-            inputs=SimpleNamespace(contract=object() if by_contract else None),
-        ),
-        window_runner=SimpleNamespace(
-            shuffle_allocations=lambda *_: told.append("relocate"), null_windows=null_windows, run=shoot
-        ),
-        _card=SimpleNamespace(take=lambda: None),
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("streamed", [None, REFERENCE, CANDIDATE])
+@pytest.mark.parametrize("from_contract", [False, True])
+def test_run_round_inputs_of_a_contract_are_written_behind_the_first_gate(
+    from_contract: bool, streamed: str | None, reverse: bool
+) -> None:
+    setups = {role: WindowSetup(2, is_cuda=True, gated=role != streamed) for role in (REFERENCE, CANDIDATE)}
+    first, second = [CANDIDATE, REFERENCE] if reverse else [REFERENCE, CANDIDATE]
+    runner = NotingRunner(from_contract=from_contract)
+    order: list[Any] = [SimpleNamespace(role=role) for role in (first, second)]
+    windows, _ = run_round(
+        cast(WindowRunner, runner), order, {}, setups, after_window=lambda: runner.noted.append("read card")
     )
-    keeper._fills_in_window = lambda first: Timekeeper._fills_in_window(keeper, first)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.timing.timing_stage.throttled", lambda reading: None)
-        Timekeeper._round(keeper, {}, records, reverse=reverse, with_events=False)
-    first, second = turns
-    if by_contract and first != streamed:
-        assert told == ["relocate", "seed", "null", first, "fill", second, "judge"]
+    assert list(windows) == [first, second]
+    if from_contract and first != streamed:
+        filled = ["seed", "null", first, "fill", "read card"]
     else:
-        assert told == ["relocate", "seed", "fill", "null", first, second, "judge"]
+        filled = ["seed", "fill", "null", first, "read card"]
+    assert runner.noted == ["shuffle", *filled, second, "read card", "judge"]

@@ -8,21 +8,25 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from domain.dtype import ITEM_BYTES
+from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.gpu.measured_peaks import UNKNOWN
 from profiling.gpu.timing_device import CACHED_SHARE
-from profiling.results.samples import TimeRecord
+from profiling.results.samples import Samples
 from profiling.roofline.limits import RATES_UNKNOWN
+from profiling.stats.flags import EarlyStart
 from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.timing import timing_stage
 from tasks.timing.gate_calibration import GROW, HELD_UP
 from tests.own_worker import own_worker
 
@@ -80,11 +84,16 @@ def test_windows_of_a_kernel_alone_last_longer(worker: Any) -> None:
 
 
 @pytest.mark.parametrize("late_takes", [(True, False), (True, True)])
-def test_late_windows_of_one_stream_are_taken_anew_once_and_stay_behind_the_gate(
+def test_delayed_setup_of_one_stream_is_measured_gated_once_more(
     worker: Any, monkeypatch: pytest.MonkeyPatch, late_takes: tuple[bool, bool]
 ) -> None:
     late = iter(late_takes)
-    monkeypatch.setattr(TimeRecord, "setup_delayed", property(lambda record: next(late)))
+    flag = Flag(FlagCode.WORK_BEFORE_CLOCK, "late")
+
+    def early_starts(samples: Samples) -> EarlyStart:
+        return EarlyStart(np.zeros(len(samples.elapsed_ms)), flag if next(late) else None)
+
+    monkeypatch.setattr(timing_stage, "early_starts", early_starts)
     timing = judged(worker, kernel(SOFTMAX), target_precision=0.05).outcome.timing
     assert timing is not None and timing.method == "gated_window" and next(late, None) is None
 

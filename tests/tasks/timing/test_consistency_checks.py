@@ -10,15 +10,16 @@ import torch
 
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
-from profiling.results.samples import TimeRecord
+from profiling.results.samples import Samples, WindowSetup
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
 from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
 from tasks.evaluation.pipeline import run
 from tasks.runtime.time_budget import TimeBudget
 from tasks.runtime.worker_context import WorkerContext
-from tasks.timing.consistency_checks import NO_TIME, OTHER_ANSWERS, OUTPUT_NOT_KEPT, RESERVE_S, CrossChecks
+from tasks.timing.consistency_checks import NO_TIME, NO_TIME_FOR_ONE, OTHER_ANSWERS, OUTPUT_NOT_KEPT, CrossChecks
 from tasks.timing.window_runner import WindowRunner
+from tests.kernel_windows import kernel_windows, window
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
 TWICE = "class Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n" + INPUTS
@@ -143,18 +144,18 @@ def check_all(worker: WorkerContext) -> None:
         assert judged(worker, source, reference).outcome.status is Status.WRONG_RESULT
 
 
-def test_answers_are_kept_wherever_they_lie_and_who_keeps_none_is_found_out(worker: WorkerContext) -> None:
+def test_deferred_readback_outputs_anywhere_are_kept_and_missing_ones_are_wrong(worker: WorkerContext) -> None:
     if worker.device.is_cuda:
         pytest.skip("without a GPU")
     check_all(worker)
 
 
 @pytest.mark.gpu
-def test_the_same_on_a_gpu(worker: WorkerContext) -> None:
+def test_deferred_readback_on_a_gpu(worker: WorkerContext) -> None:
     check_all(worker)
 
 
-def test_random_answers_are_no_evidence(worker: WorkerContext) -> None:
+def test_deferred_readback_random_outputs_get_no_flag(worker: WorkerContext) -> None:
     report = judged(worker, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
     state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
@@ -165,20 +166,13 @@ def test_random_answers_are_no_evidence(worker: WorkerContext) -> None:
     assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
 
 
-def test_where_the_timeout_is_near_no_window_is_held_back_and_it_is_said(worker: WorkerContext) -> None:
-    slow = "import time\n" + TWICE.replace("return x * 2", "time.sleep(0.6)\n        return x * 2")
-    report = judged(worker, TWICE.replace("Model", "ModelNew"), slow, timeout=10)
-    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
-    assert NO_TIME in report.outcome.timing.flags
-
-
-def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
+def test_deferred_readback_near_the_timeout_is_left_out_with_a_flag(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever its windows take: drawing inputs and comparing answers is part of a round."""
 
-    def slow(shooting: WindowRunner, records: dict[str, TimeRecord], round_s: float) -> CrossChecks:
-        return CrossChecks(shooting, records, round_s + 1e6)
+    def slow(window_runner: WindowRunner, samples: dict[str, Samples], round_s: float) -> CrossChecks:
+        return CrossChecks(window_runner, samples, round_s + 1e6)
 
     monkeypatch.setattr("tasks.timing.timing_stage.CrossChecks", slow)
     report = judged(worker, TWICE.replace("Model", "ModelNew"), TWICE)
@@ -186,7 +180,7 @@ def test_where_a_round_takes_longer_than_is_left_none_is_held_back(
     assert NO_TIME in report.outcome.timing.flags
 
 
-def test_where_copying_is_little_of_the_time_no_window_is_held_back(
+def test_deferred_readback_small_null_share_runs_no_window(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
@@ -203,7 +197,7 @@ def test_where_copying_is_little_of_the_time_no_window_is_held_back(
     assert any(asked)
 
 
-def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
+def test_deferred_readback_windows_of_one_call_reuse_their_layout(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layouts: list[tuple[Slots, bool]] = []
@@ -221,8 +215,8 @@ def test_windows_of_one_call_are_held_back_in_the_memory_that_they_have(
     assert len({id(slots) for slots, _ in layouts}) == 2
 
 
-class NoGate:
-    """A job on a device, its windows without the gate: notes what is shot, over which inputs and under which seed."""
+class StreamedJob:
+    """A job on a GPU without the gate: notes its windows, their inputs and seeds."""
 
     kernel_runs: ClassVar[list[Any]] = [SimpleNamespace(role=role) for role in (REFERENCE, CANDIDATE)]
     candidate: ClassVar[Any] = kernel_runs[-1]
@@ -233,8 +227,9 @@ class NoGate:
         self.rounds = self
         self.budget = TimeBudget(float("inf"))
         self.worker = SimpleNamespace(device=SimpleNamespace(is_cuda=True))
-        self.shot: list[str] = []
+        self.noted: list[str] = []
         self.judged: list[list[float]] = []
+        self.drawn = 0
         self._wrong_at = wrong_at
         self._nulls = 0
 
@@ -248,94 +243,100 @@ class NoGate:
         return 1 << 10
 
     def shuffle_allocations(self, *_: object) -> None:
-        self.shot.append("relocated")
+        self.noted.append("shuffled")
 
-    def shuffle_allocations_of(self, kernel_run: Any, slots: dict[str, Slots], records: Any) -> None:
-        self.shot.append(f"{kernel_run.role} relocated on {int(slots[kernel_run.role].arguments(0)[0][0])}")
+    def shuffle_allocations_of(self, kernel_run: Any, slots: dict[str, Slots], setups: Any) -> None:
+        self.noted.append(f"{kernel_run.role} shuffled on {int(slots[kernel_run.role].arguments(0)[0][0])}")
 
     def warm_up_null(self, *_: object) -> None:
-        """Nothing to warm."""
+        """Nothing to warm up."""
 
-    null_window = warm_up_null
+    def null_window(self, layout: Slots, setup: WindowSetup, after_window: Slots | None = None) -> Clock:
+        """The first null window of a batch takes longer."""
+        return Clock(1.0 if after_window is not None else 0.1, 0.1)
 
     def fill(self, slots: dict[str, Slots]) -> None:
-        self.drawn = getattr(self, "drawn", 0) + 1
+        self.drawn += 1
         for layout in slots.values():
             layout.broadcast([torch.full((2,), float(self.drawn))])
             layout.seed = self.drawn
 
-    def null_windows(self, slots: Any, records: Any, after_window: Any = None) -> dict[str, Clock]:
-        self.shot.append("null" if after_window is None else "usual null, null")
+    def null_windows(self, slots: Any, setups: Any, after_window: Any = None) -> dict[str, Clock]:
+        self.noted.append("null" if after_window is None else "usual null, null")
         self._nulls += 1
-        return {role: Clock(0.1 + self._nulls, 0.1) for role in records}
+        return {role: Clock(0.1 + self._nulls, 0.1) for role in setups}
 
-    def run(self, kernel_run: Any, slots: dict[str, Slots], record: Any, after_window: Any = None) -> Window:
+    def run(self, kernel_run: Any, slots: dict[str, Slots], setup: Any, after_window: Any = None) -> Window:
         layout = slots[kernel_run.role]
         (drawn,) = layout.arguments(0)
         assert layout.seed == drawn[0]
-        self.shot.append(f"{'' if after_window is None else 'usual, '}{kernel_run.role} {int(drawn[0])}")
+        self.noted.append(f"{'' if after_window is None else 'usual, '}{kernel_run.role} {int(drawn[0])}")
         return Window(0.2 + float(drawn[0]), [], torch.full((1,), float(drawn[0])), False, 0.1)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window]) -> None:
-        asked = [float(layout.arguments(0)[0][0]) for layout in slots.values()]
-        assert asked == [float(windows[role].snapshot[0]) for role in slots]
-        self.judged.append(asked)
+        inputs = [float(layout.arguments(0)[0][0]) for layout in slots.values()]
+        assert inputs == [float(windows[role].snapshot[0]) for role in slots]
+        self.judged.append(inputs)
         self.right = len(self.judged) != self._wrong_at
 
 
-def without_gate(job: NoGate, *gated: str) -> dict[str, TimeRecord]:
-    records = {role: TimeRecord(50, is_cuda=True, gated=role in gated) for role in (REFERENCE, CANDIDATE)}
-    for record in records.values():
+def single_calls(job: StreamedJob, *gated: str, calls: int = 50, round_s: float = 0.01) -> CrossChecks:
+    """The checks after single-call windows of both kernels, those of the roles `gated` behind the gate."""
+    both = {
+        role: kernel_windows(calls, gated=role in gated, is_candidate=role == CANDIDATE).usual
+        for role in (REFERENCE, CANDIDATE)
+    }
+    for samples in both.values():
         for _ in range(6):
-            record.add(Window(5.1, [], torch.empty(0), None, 0.1), Clock(0.1, 0.1))
-    CrossChecks(cast(Any, job), records, 0.01).single_call_windows(job.slots(50))
-    return records
+            samples.add(window(5.1), Clock(0.1, 0.1))
+    checks = CrossChecks(cast(Any, job), both, round_s)
+    checks.single_call_windows(job.slots(calls))
+    return checks
 
 
-def test_without_the_gate_calls_by_themselves_are_made_in_a_row_each_on_inputs_of_its_own() -> None:
-    job = NoGate()
-    records = without_gate(job)
+def test_single_call_windows_streamed_run_in_a_batch_each_on_its_inputs() -> None:
+    job = StreamedJob()
+    checks = single_calls(job)
     own = [f"{role} {number}" for role in (REFERENCE, CANDIDATE) for number in range(1, 7)]
     own[0], own[6] = f"usual, {own[0]}", f"usual, {own[6]}"
     nulls = ["usual null, null", *["null"] * 5]
-    assert job.shot == ["relocated", *nulls, *own]
+    assert job.noted == ["shuffled", *nulls, *own]
     assert job.judged == [[float(number)] * 2 for number in range(1, 7)]
-    for record in records.values():  # Each with the null window of its turn.
-        pairs = zip(record.single.elapsed_ms, record.single.null_ms, strict=True)
-        assert [taken - null for taken, null in pairs] == pytest.approx([0.1] * 6)
+    for windows in checks.windows.values():  # Each with the null window of its turn.
+        pairs = zip(windows.single.elapsed_ms, windows.single.null_ms, strict=True)
+        assert [elapsed_ms - null_ms for elapsed_ms, null_ms in pairs] == pytest.approx([0.1] * 6)
 
 
-def test_calls_behind_the_gate_lie_elsewhere_each_time_beside_a_row_without_it_too() -> None:
-    job = NoGate()
-    without_gate(job, CANDIDATE)
-    first, *others = job.shot[-11:]
+def test_single_call_windows_gated_in_a_batch_shuffle_before_each_call() -> None:
+    job = StreamedJob()
+    single_calls(job, CANDIDATE)
+    first, *others = job.noted[-11:]
     assert first == "usual, candidate 1"  # Which means nothing behind the gate.
     assert others == [
-        said for number in range(1, 6) for said in (f"candidate relocated on {number}", f"candidate {number + 1}")
+        noted for number in range(1, 6) for noted in (f"candidate shuffled on {number}", f"candidate {number + 1}")
     ]
 
 
-def test_a_null_window_alone_is_one_of_a_row_too() -> None:
-    job = NoGate()
-    clocks = iter([Clock(1.0, 0.1), Clock(0.1, 0.1), Clock(1.0, 0.1)])
-    job.null_window = lambda *_, **__: next(clocks)  # type: ignore[assignment, method-assign]
-    record = TimeRecord(50, is_cuda=True, gated=False)
-    checks = CrossChecks(cast(Any, job), {role: record for role in (REFERENCE, CANDIDATE)}, 0.01)
-    usual = job.slots(50)
-    assert [checks._single_call_null(usual[CANDIDATE], usual, count).elapsed_ms for count in (8, 1)] == [0.1, 1.0]
+@pytest.mark.parametrize(("room", "null_ms"), [(8, 0.1), (1, 1.0)])
+def test_single_call_windows_null_window_later_follows_another_as_in_the_batch(room: int, null_ms: float) -> None:
+    job = StreamedJob()
+    job.room = room
+    (nulls,) = single_calls(job).nulls
+    assert nulls.measure().elapsed_ms == null_ms
 
 
-@pytest.mark.parametrize(("left_s", "in_a_row"), [(20.0, 8), (12.0, 4), (6.0, 1), (3.0, 0)])
-def test_as_many_calls_stand_in_a_row_as_there_is_time_for(left_s: float, in_a_row: int) -> None:
-    job = NoGate()
-    job.budget = TimeBudget(RESERVE_S + left_s)
+@pytest.mark.parametrize(("left_s", "batch"), [(20e3, 8), (12e3, 4), (6e3, 1), (3e3, 0)])
+def test_single_call_windows_near_the_timeout_run_in_smaller_batches(left_s: float, batch: int) -> None:
+    # So long that the host's own time does not matter: a round of two calls takes 3,000 s.
+    job = StreamedJob(wrong_at=1)
+    job.budget = TimeBudget(left_s)
     job.room = 8
-    records = {role: TimeRecord(2, is_cuda=True, gated=False) for role in (REFERENCE, CANDIDATE)}
-    checks = CrossChecks(cast(Any, job), records, 3.0)
-    assert (checks._batch_size(job.slots(1)[CANDIDATE]) or 0) == in_a_row
+    checks = single_calls(job, calls=2, round_s=3e3)
+    assert job.drawn == batch
+    assert (NO_TIME_FOR_ONE in checks.flags) is (batch == 0)
 
 
-def test_the_first_wrong_answer_of_calls_in_a_row_ends_them() -> None:
-    job = NoGate(wrong_at=2)
-    without_gate(job)
+def test_single_call_windows_wrong_output_ends_the_batch() -> None:
+    job = StreamedJob(wrong_at=2)
+    single_calls(job)
     assert len(job.judged) == 2

@@ -1,51 +1,67 @@
-"""Which windows are taken again, and how often."""
+"""Which rounds and measurements are repeated, and how often."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from profiling.results.samples import TimeRecord
-from profiling.window.timed_window import Clock, Window
-from tasks.timing.window_retry import LATE, MOST, RetryPolicy
+from profiling.results.estimate import net_ms
+from profiling.results.samples import WindowSetup
+from profiling.window.timed_window import Clock
+from tasks.timing.window_retry import LATE, MOST, RetryPolicy, is_late, repeat_delayed
+from tests.kernel_windows import kernel_windows, window
+
+GATED = WindowSetup(10, is_cuda=True, gated=True)
+NULL = Clock(0.16, 0.1)
 
 
-def record(early_start_ms: float, **how: Any) -> TimeRecord:
-    """Whose last window was made ready by so much later than its null window."""
-    made = TimeRecord(10, is_cuda=True, gated=True)
-    for name, value in how.items():
-        setattr(made, name, value)
-    made.setup_ms, made.null_setup_ms = [0.1, 0.1 + early_start_ms], [0.1, 0.1]
-    return made
-
-
-def test_late_and_throttled_windows_are_taken_again_up_to_three_times_and_told() -> None:
+def test_retry_policy_throttled_and_late_rounds_repeats_three_at_most() -> None:
     retakes = RetryPolicy()
-    assert not retakes.should_retry(None, [record(0.2)])
-    assert [retakes.should_retry(None, [record(0.0), record(0.3)]) for _ in range(2)] == [True, True]
+    assert not retakes.should_retry(None, late=False)
+    assert [retakes.should_retry(None, late=True) for _ in range(2)] == [True, True]
     throttled = [retakes.throttled]  # A late window says nothing of the card.
-    assert [retakes.should_retry("too hot", [record(0.0)]) for _ in range(2)] == [True, False]
+    assert [retakes.should_retry("too hot", late=False) for _ in range(2)] == [True, False]
     assert [*throttled, retakes.throttled] == [False, True]
-    assert (retakes.reasons, retakes.suppressed) == (["too hot"], ["too hot"]), (
-        "a busy host makes one late now and then"
-    )
-    assert not retakes.should_retry(None, [record(3.0)]), "what is always late is charged"
+    assert retakes.reasons == ["too hot"], "a busy host makes a window late now and then"
+    assert retakes.suppressed == ["too hot"]
+    assert not retakes.should_retry(None, late=True), "a window that is always late counts"
     assert retakes.suppressed == ["too hot"]
 
 
-@pytest.mark.parametrize("how", [{"gated": False}, {"is_candidate": False}, {"is_cuda": False}])
-def test_late_is_only_who_is_charged_for_it(how: dict[str, Any]) -> None:
-    assert not RetryPolicy().should_retry(None, [record(3.0, **how)])
+@pytest.mark.parametrize(
+    ("setup", "early_start_ms", "late"),
+    [
+        (GATED, 0.2, False),
+        (GATED, 3.0, True),
+        (WindowSetup(10, is_cuda=True, gated=False), 3.0, False),
+        (WindowSetup(10, is_cuda=True, gated=True, is_candidate=False), 3.0, False),
+        (WindowSetup(10, is_cuda=False, gated=False), 3.0, False),
+    ],
+)
+def test_is_late_only_where_the_setup_counts_as_work(setup: WindowSetup, early_start_ms: float, late: bool) -> None:
+    assert is_late(setup, Clock(2.0, 0.1 + early_start_ms), NULL) is late
 
 
-def test_who_works_ahead_in_some_windows_gains_nothing_by_their_being_taken_again() -> None:
-    made, retakes = TimeRecord(1, is_cuda=True, gated=True), RetryPolicy()
+def test_retry_policy_work_ahead_in_some_windows_changes_no_time() -> None:
+    made, retakes = kernel_windows(1), RetryPolicy()
     turns = iter([3.0, 0.0] * 12)
-    while len(made.elapsed_ms) < 8:
-        early_start_ms = next(turns)  # What was done before the gun is not done after it.
-        made.add(Window(5.16 - early_start_ms, [], None, None, 0.1 + early_start_ms), Clock(0.16, 0.1))  # type: ignore[arg-type]
-        if retakes.should_retry(None, [made]):
-            made.drop_last()
+    while len(made.usual.elapsed_ms) < 8:
+        early_start_ms = next(turns)  # Work before the release is not done after it.
+        taken = window(5.16 - early_start_ms, setup_ms=0.1 + early_start_ms)
+        if not retakes.should_retry(None, late=is_late(made.usual.setup, taken.clock, NULL)):
+            made.usual.add(taken, NULL)
     assert retakes.reasons == [LATE] * MOST
-    assert made.net_ms == pytest.approx([5.0] * 8)
+    assert net_ms(made) == pytest.approx([5.0] * 8)
+
+
+def test_repeat_delayed_one_stream_is_gated_once_more_and_stays() -> None:
+    repeats = [repeat_delayed(delayed, one_stream=True, has_time=True) for delayed in (1, 2, 3)]
+    assert repeats == ["gated", None, None]
+
+
+def test_repeat_delayed_several_streams_is_streamed() -> None:
+    assert repeat_delayed(1, one_stream=False, has_time=True) == "streamed"
+
+
+@pytest.mark.parametrize("one_stream", [True, False])
+def test_repeat_delayed_without_time_is_not_repeated(one_stream: bool) -> None:
+    assert repeat_delayed(1, one_stream=one_stream, has_time=False) is None
