@@ -41,6 +41,7 @@ from tasks.node.device_lease import device_lease
 from tasks.runtime.build_stage import Building
 from tasks.runtime.environment_report import environment
 from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import Queues, RestartJob, Streams, roles_with_own_queues, until_stopped
 from tasks.runtime.teardown import close, end, stop
 from tasks.runtime.worker_context import WorkerContext
@@ -90,8 +91,9 @@ def _run(
                 started = time.monotonic()
                 try:
                     worker.card_errors.discard_pending()
-                    with until_stopped(kernel_runs, queues, request.timeout):
-                        job.evaluate()
+                    memory = MemoryPlan(kernel_runs, worker, alternating=queues.alternating)
+                    with until_stopped(kernel_runs, queues, request.timeout), memory.retried(queues, request.timeout):
+                        job.evaluate(memory)
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
                     attribute_memory_fault(job.kernel_runs, worker)
                     raise_tested_card_fault(job.kernel_runs, worker, cancelled)
@@ -157,6 +159,7 @@ class _Job:
         self.timekeeper: Timekeeper | None = None
         self.trials: Trials | None = None
         self.card_errors: list[CardError] | CardUnavailable | None = None
+        self.memory: MemoryPlan | None = None
 
     def build(self) -> None:
         """Compile every kernel with no GPU visible, before the job asks for the device; or take it from the cache."""
@@ -174,10 +177,11 @@ class _Job:
         for kernel_run in self.kernel_runs:
             kernel_run.move_into_runner_dir()
 
-    def evaluate(self) -> None:
+    def evaluate(self, memory: MemoryPlan) -> None:
         """Run everything that needs the device, under its lease and within the request's time."""
         self.progress(Stage.LOAD)
-        preparation = Preparation(self.kernel_runs, self.worker)
+        self.memory = memory
+        preparation = Preparation(self.kernel_runs, self.worker, memory)
         preparation.time_launches(self.cancelled)  # Launch overhead must not count as a kernel's time.
         streams = Streams(self.queues, self.kernel_runs, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
@@ -191,7 +195,9 @@ class _Job:
         streams.check_first_call()
         advice = self.weights.advice if self.weights is not None else None
         self.deadline = streams.deadline
-        trials = Trials(self.kernel_runs, self.inputs, self.example, self.worker, self.request, self.deadline, advice)
+        trials = Trials(
+            self.kernel_runs, self.inputs, self.example, self.worker, self.request, self.deadline, memory, advice
+        )
         self.trials = trials
         trials.validate()
         self.on_interim_result(trials.right)
@@ -289,6 +295,8 @@ class _Job:
         """The report, as complete as the stages that the job reached."""
         held = {"device_seconds": self.queues.held_s + self.device_s, "window_seconds": self.windows_s}
         environment_data = environment(self.worker.target) | held
+        if self.memory is not None:
+            environment_data["memory_arrangement"] = self.memory.arrangement.value
         if self.card_errors is not None and self.worker.device.is_cuda:
             environment_data |= {
                 "multi_queue_roles": roles_with_own_queues(self.kernel_runs),
