@@ -20,7 +20,7 @@ from domain.request import Request
 from domain.result import Report, Speedup
 from profiling.gpu.monitor import CardUnavailable
 from profiling.gpu.xid_errors import CardError, summary
-from tasks.correctness.distribution_check import DistributionCheck, untried
+from tasks.correctness.distribution_check import TOO_LARGE, DistributionCheck, untried
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.input_source import TrialInputs
@@ -278,14 +278,15 @@ class _Job:
             why = f"the {owner.role} made no more inputs: {fault.message}"
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
             return
-        distributions = DistributionCheck(trials, perturbation)
+        distributions = None if trials.memory_plan.alternates else DistributionCheck(trials, perturbation)
         try:
-            distributions.run()
+            if distributions is not None:
+                distributions.run()
             if trials.right:
                 weights.check_buffers(trials.deadline)
                 ParameterCheck(weights, trials, perturbation, self.secret, self.weights_seed).run()
         finally:
-            self.distributions = distributions.summary
+            self.distributions = distributions.summary if distributions is not None else untried(TOO_LARGE)
             if not trials.right or self.candidate.fault is not None:
                 self.speedup = None  # A wrong kernel has no time.
                 for kernel_run in self.kernel_runs:

@@ -44,6 +44,7 @@ def size(
         example={role: [torch.empty(given, dtype=torch.uint8)] for role in estimates_ms},
         worker=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
         bytes_per_call=lambda: 1 << 20,
+        filled_slots=None,
         memory=lambda: memory,
     )
     monkeypatch.setattr(window_sizing, "calibrate", lambda kernel_run, *_, **__: found[kernel_run.role])
