@@ -42,7 +42,6 @@ def test_equal_kernels_pass_in_turns(worker: WorkerContext, budget: str) -> None
     assert timing is not None and timing.calls_per_window == 1
     assert comparison is not None and comparison.calls == comparison.calls_passed > 3
     assert report.outcome.inputs["fresh_sets"] > 3 and not report.outcome.inputs["inputs_not_random"]
-    assert report.speedup is not None
 
 
 def test_distributions_are_left_out_with_their_reason(worker: WorkerContext) -> None:
