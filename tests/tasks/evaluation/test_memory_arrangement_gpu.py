@@ -35,7 +35,7 @@ def module(name: str, body: str, rows: int, before: str = "") -> dict[str, Any]:
 
 
 def judged(worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any], **more: Any) -> Report:
-    wire = {"kernel": candidate, "reference": reference, "timeout": 120, "budget": "quick"}
+    wire = {"kernel": candidate, "reference": reference, "num_trials": 50, "timeout": 120, "budget": "quick"}
     return run(Request.from_wire(wire | more), worker, lambda stage: None, lambda: False)
 
 
