@@ -1,4 +1,4 @@
-"""Lets several sessions of a device have an arena in turns, for calls too large for all of their arenas at once."""
+"""Lets the sessions of a device give up their arenas for each other, for calls too large for all arenas at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.fault import KernelFault
 class ArenaHolder(Protocol):
     """A session, as far as turns need it."""
 
-    def detach(self, *, keep_cache_size: bool = False) -> None: ...
+    def detach(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -19,35 +19,34 @@ class ArenaHolder(Protocol):
 
 
 class ArenaTurns:
-    """At most one session has an arena; a session that needs one takes it from the session that had the last turn.
+    """Takes arenas from the sessions that used theirs longest ago, until the device has room for the next step.
 
-    `free_cache` frees what the referee itself has cached on the device.
+    `has_room(size)` tells whether an arena of that size can be made, with room for the call that follows.
     """
 
-    def __init__(self, free_cache: Callable[[], None]) -> None:
-        self._free_cache = free_cache
-        self._holder: ArenaHolder | None = None
+    def __init__(self, has_room: Callable[[int], bool]) -> None:
+        self._has_room = has_room
+        self._holders: list[ArenaHolder] = []
+        """From the one that used its arena longest ago to the one that uses it now."""
 
-    def take(self, session: ArenaHolder) -> None:
-        """Gives this session its turn, after the end of another session's turn."""
-        if self._holder is session:
-            return
-        if self._holder is not None:
-            self.end(self._holder)
-        self._holder = session
-        self._free_cache()
+    def take(self, session: ArenaHolder, new_bytes: int) -> None:
+        """Makes room for this session, which needs so many bytes beside the arena that it may have."""
+        self._holders = [holder for holder in self._holders if holder is not session]
+        while self._holders and not self._has_room(new_bytes):
+            self.end(self._holders[0])
+        self._holders.append(session)
 
     def end(self, session: ArenaHolder) -> None:
-        """Ends the turn of this session, if it has one: its runner unmaps the arena and frees cached memory.
+        """Has a session's runner unmap its arena and free cached memory.
 
         A runner that fails to do so is killed. Its own next request then reports the fault, and not the session that
-        gets its turn now.
+        gets the memory.
         """
-        if self._holder is not session:
+        if session not in self._holders:
             return
-        self._holder = None
+        self._holders.remove(session)
         try:
-            session.detach(keep_cache_size=True)
+            session.detach()
         except KernelFault:
             session.stop()
             session.release()

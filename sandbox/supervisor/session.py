@@ -216,7 +216,7 @@ class Session:
         """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""
         self._admit(size)
         if self._turns is not None:
-            self._turns.take(self)
+            self._turns.take(self, 0 if self.arena is not None and self.arena.bytes.numel() >= size else size)
         if self.arena is None or self.arena.bytes.numel() < size:
             if self._arena_device != "cpu":
                 size = max(size, min(FIRST_ARENA, self._arena_limit))
@@ -251,24 +251,20 @@ class Session:
         if self.target.is_cuda:
             torch.cuda.synchronize()
 
-    def detach(self, *, keep_cache_size: bool = False) -> None:
-        """Has the runner unmap the arena and free cached device memory; the session continues without an arena.
-
-        With `keep_cache_size` the runner caches as much memory again once it has its next arena, so that no window
-        includes the time of an allocation.
-        """
+    def detach(self) -> None:
+        """Has the runner unmap the arena and free cached device memory; the session continues without an arena."""
         if self.arena is not None:
-            self.runner.request({"op": "detach", "keep_cache_size": keep_cache_size})
+            self.runner.request({"op": "detach"})
             self.release()
 
     def take_turns(self, turns: ArenaTurns | None) -> None:
-        """From now on the session has an arena only in its turn; with None, for as long as it lives."""
+        """From now on the session may lose its arena to others; with None, it has one for as long as it lives."""
         self._turns = turns
         if turns is not None and self.arena is not None:
-            turns.take(self)
+            turns.take(self, 0)
 
     def end_turn(self) -> None:
-        """Gives up the arena if the session has it in turns; the runner has to run for that."""
+        """Gives up the arena if others may need it; the runner has to run for that."""
         if self._turns is not None:
             self._turns.end(self)
 

@@ -58,7 +58,7 @@ class Preparation:
         for kernel_run in self.kernel_runs:
             with kernel_run.attribute_faults():
                 self.memory.admit(bytes_per_call(example[kernel_run.role], []))
-        at_once = self.worker.device.is_cuda and not self.memory.alternates
+        at_once = self.worker.device.is_cuda and not self.memory.one_call
         groups = [self.kernel_runs] if at_once else [[kernel_run] for kernel_run in self.kernel_runs]
         for group in groups:
             others = (other for other in self.kernel_runs if other not in group)

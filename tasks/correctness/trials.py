@@ -33,7 +33,7 @@ from tasks.correctness.write_checks import (
 )
 from tasks.runtime.freeze import WindowOptions, undisturbed_window
 from tasks.runtime.kernel_run import KernelRun
-from tasks.runtime.memory_plan import COPIES_TOGETHER, MemoryPlan
+from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
 from tasks.runtime.worker_context import WorkerContext
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
@@ -130,6 +130,8 @@ class Trials:
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
         self.fill(slots)
+        if self.memory_plan.one_call:
+            self._keep_one_copy(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
         for kernel_run in self.kernel_runs:
             kernel_run.upper_bound_ms = windows[kernel_run.role].elapsed_ms / slots[kernel_run.role].calls
@@ -146,8 +148,8 @@ class Trials:
                 outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
             )
         self._first_call = slots[owner.role].arguments(0)
-        if self.memory_plan.alternates:
-            self._drop_first_contents(slots)
+        if self.memory_plan.one_call:
+            self._drop_first_outputs()
         self.judge(slots, windows)
         if self.right:
             with self.candidate.attribute_faults():
@@ -285,13 +287,13 @@ class Trials:
 
     def slots(self, calls: int) -> dict[str, Slots]:
         """A layout of that many calls for each kernel; always the same one, of one call, if the runners take turns."""
-        if self.memory_plan.alternates:
+        if self.memory_plan.one_call:
             return self._only_slots
         return {c.role: self._slots(c, calls) for c in self.kernel_runs}
 
     def filled_slots(self, kernel_run: KernelRun, calls: int) -> Slots:
         """A layout of that many calls for one kernel, all with the inputs of the first one."""
-        slots = self.slots(calls)[kernel_run.role] if self.memory_plan.alternates else self._slots(kernel_run, calls)
+        slots = self.slots(calls)[kernel_run.role] if self.memory_plan.one_call else self._slots(kernel_run, calls)
         if not slots.filled:
             slots.broadcast(self.example[kernel_run.role])
         return slots
@@ -302,9 +304,9 @@ class Trials:
 
     def memory(self) -> int:
         """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it; or one call's."""
-        if self.memory_plan.alternates:
+        if self.memory_plan.one_call:
             return self.bytes_per_call()
-        return self.worker.window_memory // (COPIES_TOGETHER * len(self.kernel_runs))
+        return self.worker.window_memory // (COPIES_USUAL * len(self.kernel_runs))
 
     def _slots(self, kernel_run: KernelRun, calls: int) -> Slots:
         return kernel_run.slots(calls, self.example[kernel_run.role], self.worker.device.name)
@@ -321,13 +323,17 @@ class Trials:
     def _checks_precision(self) -> bool:
         """Whether the reference runs in float64 too: it has to be written in torch, and to leave room for copies."""
         is_torch = self.kernel_runs[0].kernel.kernel_type == KernelType.TORCH
-        possible = len(self.kernel_runs) > 1 and is_torch and not self.memory_plan.alternates
+        possible = len(self.kernel_runs) > 1 and is_torch and not self.memory_plan.one_call
         return possible and self.request.thorough
 
-    def _drop_first_contents(self, slots: dict[str, Slots]) -> None:
-        """Keeps one copy of a call's inputs, that of the layout, and of outputs only shape and layout."""
+    def _keep_one_copy(self, slots: dict[str, Slots]) -> None:
+        """Keeps one copy of a call's inputs, that of the filled layout, and drops the candidate's first outputs."""
         self.example.update({role: layout.arguments(0) for role, layout in slots.items()})
         self.inputs.drop_contents()
+        self.candidate.drop_probed_outputs()
+
+    def _drop_first_outputs(self) -> None:
+        """Keeps of the first outputs only types, shapes and strides."""
         self._first_outputs = {
             role: [[without_contents(tensor) for tensor in outputs] for outputs in calls]
             for role, calls in self._first_outputs.items()

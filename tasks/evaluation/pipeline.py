@@ -91,7 +91,7 @@ def _run(
                 started = time.monotonic()
                 try:
                     worker.card_errors.discard_pending()
-                    memory = MemoryPlan(kernel_runs, worker, alternating=queues.alternating)
+                    memory = MemoryPlan(kernel_runs, worker, one_call=queues.one_call)
                     with until_stopped(kernel_runs, queues, request.timeout), memory.retried(queues, request.timeout):
                         job.evaluate(memory)
                     job.spent_s = queues.spent_s + time.monotonic() - started - job.waited_s
@@ -278,7 +278,7 @@ class _Job:
             why = f"the {owner.role} made no more inputs: {fault.message}"
             self.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
             return
-        distributions = None if trials.memory_plan.alternates else DistributionCheck(trials, perturbation)
+        distributions = None if trials.memory_plan.one_call else DistributionCheck(trials, perturbation)
         try:
             if distributions is not None:
                 distributions.run()

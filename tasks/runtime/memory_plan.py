@@ -1,8 +1,8 @@
 """Decides how the calls of a job share the device's memory: by what one call needs, before its windows begin.
 
-- `together`: every runner has its arena for the whole job, and a window holds as many calls as the memory allows.
-- `alternating`: one call in a window, and only one runner has an arena at a time. The referee has one copy of the
-  inputs and outputs for both kernels, and the outputs of the last window of each.
+- `usual`: every runner has its arena for the whole job, and a window holds as many calls as the memory allows.
+- `one_call`: one call in a window. The referee has one copy of the inputs and outputs for both kernels, and the outputs
+  of the last window of each. Where memory is short, a runner gives up its arena before the next one has its turn.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.stream_isolation import Queues, RestartJob, with_time_spent
 from tasks.runtime.worker_context import WorkerContext
 
-COPIES_TOGETHER = 6
+COPIES_USUAL = 6
 """Copies of a call's inputs and outputs for each kernel: arena, image, snapshot and outputs, and two of the null
 runner."""
 COPIES_OF_INPUTS, COPIES_OF_OUTPUTS = 2, 4
 """Copies for one call if the kernels take turns: arena and image of both, two snapshots, and the output in the
 kernel's own memory."""
+SLACK = 1 << 30
+"""Device memory in bytes that is kept free beside what a call is known to need."""
 LEAST_GAIN = 20
 """Divisor of the device's memory: turns must free at least that part, or a second try cannot help."""
 
@@ -36,30 +38,30 @@ LEAST_GAIN = 20
 class Arrangement(StrEnum):
     """How the runners of a job share the device's memory."""
 
-    TOGETHER = "together"
-    ALTERNATING = "alternating"
+    USUAL = "usual"
+    ONE_CALL = "one_call"
 
 
 class MemoryPlan:
-    """The arrangement of one job: `together` until a call turns out too large for that, then `alternating`.
+    """The arrangement of one job: `usual` until a call turns out too large for that, then `one_call`.
 
-    `alternating` begins with that arrangement: an earlier attempt ran out of memory in the other one.
+    `one_call` begins with that arrangement: an earlier attempt ran out of memory in the other one.
     """
 
-    def __init__(self, kernel_runs: Sequence[KernelRun], worker: WorkerContext, *, alternating: bool) -> None:
+    def __init__(self, kernel_runs: Sequence[KernelRun], worker: WorkerContext, *, one_call: bool) -> None:
         self._kernel_runs = kernel_runs
         self._worker = worker
-        self._call_bytes = self._together_bytes = 0
+        self._call_bytes = self._usual_bytes = 0
         self._free_bytes = worker.device.free
         self._reference_bytes: int | None = None
-        self.arrangement = Arrangement.TOGETHER
-        if alternating:
-            self._alternate()
+        self.arrangement = Arrangement.USUAL
+        if one_call:
+            self._choose_one_call()
 
     @property
-    def alternates(self) -> bool:
-        """Whether only one runner has an arena at a time."""
-        return self.arrangement is Arrangement.ALTERNATING
+    def one_call(self) -> bool:
+        """Whether a window has one call, and runners give up their arenas for each other."""
+        return self.arrangement is Arrangement.ONE_CALL
 
     def admit(self, input_bytes: int, output_bytes: int = 0) -> None:
         """Chooses the arrangement for calls with tensors of so many bytes, as far as they are known.
@@ -67,18 +69,18 @@ class MemoryPlan:
         Raises KernelFault (OUT_OF_MEMORY) if the calls do not fit in any arrangement.
         """
         needed = COPIES_OF_INPUTS * input_bytes + COPIES_OF_OUTPUTS * output_bytes
-        if needed > self._worker.alternating_memory:
+        if needed > self._worker.one_call_memory:
             raise KernelFault(
                 Status.OUT_OF_MEMORY,
                 f"one call has {_mib(input_bytes)} of inputs and {_mib(output_bytes)} of outputs; the smallest way to "
-                f"judge it takes {_mib(needed)}, and this worker allows {_mib(self._worker.alternating_memory)} of the "
+                f"judge it takes {_mib(needed)}, and this worker allows {_mib(self._worker.one_call_memory)} of the "
                 "device's memory: make them smaller, or send the job to a larger GPU",
                 compiled=True,
             )
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
-        self._together_bytes = COPIES_TOGETHER * len(self._kernel_runs) * self._call_bytes
-        if self._together_bytes > self._worker.together_memory:
-            self._alternate()
+        self._usual_bytes = COPIES_USUAL * len(self._kernel_runs) * self._call_bytes
+        if self._usual_bytes > self._worker.usual_memory:
+            self._choose_one_call()
 
     @contextmanager
     def retried(self, queues: Queues, seconds: float) -> Iterator[None]:
@@ -129,17 +131,25 @@ class MemoryPlan:
 
     def _restart(self, queues: Queues, began: float, seconds: float) -> None:
         """Raises RestartJob if turns free much of the device's memory; returns if they do not, or without time."""
-        if self.alternates or self._together_bytes <= self._worker.device.memory // LEAST_GAIN:
+        if self.one_call or self._usual_bytes <= self._worker.device.memory // LEAST_GAIN:
             return
         next_queues = with_time_spent(queues, self._kernel_runs, began, seconds)
         if next_queues is not None:
-            raise RestartJob(replace(next_queues, alternating=True)) from None
+            raise RestartJob(replace(next_queues, one_call=True)) from None
 
-    def _alternate(self) -> None:
-        if self.alternates:
+    def _has_room(self, new_bytes: int) -> bool:
+        """Whether a runner that needs so many bytes for its arena can have them, and memory for its call after that."""
+        calls = 2 if new_bytes else 1  # What the call itself allocates is there already if the arena is.
+        needed = new_bytes + calls * self._call_bytes + SLACK
+        if self._worker.device.free < needed:
+            self._worker.device.empty_cache()
+        return self._worker.device.free >= needed
+
+    def _choose_one_call(self) -> None:
+        if self.one_call:
             return
-        self.arrangement = Arrangement.ALTERNATING
-        turns = ArenaTurns(self._worker.device.empty_cache)
+        self.arrangement = Arrangement.ONE_CALL
+        turns = ArenaTurns(self._has_room)
         self._worker.take_turns(turns)
         for kernel_run in self._kernel_runs:
             kernel_run.open_session.take_turns(turns)

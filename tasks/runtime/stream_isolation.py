@@ -44,7 +44,7 @@ class Queues:
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `freeze_retry_used`: it has restarted once because a frozen
-    process seemed to run. `alternating`: it ran out of device memory, so that its runners take turns
+    process seemed to run. `one_call`: it ran out of device memory, so that its runners take turns
     (tasks.runtime.memory_plan).
     """
 
@@ -54,7 +54,7 @@ class Queues:
     held_s: float = 0.0
     final: bool = False
     freeze_retry_used: bool = False
-    alternating: bool = False
+    one_call: bool = False
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
         """Whether each kernel run's context has several queues."""

@@ -46,9 +46,9 @@ CONTEXTS = 7
 """Number of contexts whose median launch time is taken for the card's usual one."""
 WINDOW_SHARE = 1 / 4
 """Share of the device's memory for the inputs and outputs of a window in all their copies; the rest is for kernels."""
-TOGETHER_SHARE = 2 / 5
+USUAL_SHARE = 2 / 5
 """Share that inputs and outputs of one call may take in all their copies, if every runner keeps its arena."""
-ALTERNATING_SHARE, HOST_SHARE = 0.9, 1 / 2
+ONE_CALL_SHARE, HOST_SHARE = 0.9, 1 / 2
 """The same if only one runner has an arena at a time, on a GPU and on a host, whose memory is everybody's."""
 ARENA_SHARE = 1 / 2
 """Maximum share for one arena."""
@@ -81,8 +81,8 @@ class WorkerContext(BuildSession):
             # to copy a mebibyte; one thread takes 0.03 ms.
             torch.set_num_threads(1)
         self.window_memory = self._share(WINDOW_SHARE)
-        self.together_memory = self._share(TOGETHER_SHARE)
-        self.alternating_memory = self._share(ALTERNATING_SHARE if self.device.is_cuda else HOST_SHARE)
+        self.usual_memory = self._share(USUAL_SHARE)
+        self.one_call_memory = self._share(ONE_CALL_SHARE if self.device.is_cuda else HOST_SHARE)
         self.arena_limit = self._share(ARENA_SHARE)
         self._turns: ArenaTurns | None = None
         self.device_id = self.device.uuid or "cpu"

@@ -1,4 +1,4 @@
-"""A job whose calls are too large for all arenas at once: its runners take turns, and the verdicts stay as strict."""
+"""A job whose calls are too large for the usual copies: its runners take turns, and the verdicts stay as strict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox.supervisor.session import Session
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, forward, judged, kernel, opened
 
-ALTERNATING, TOGETHER = "alternating", "together"
+ONE_CALL, USUAL = "one_call", "usual"
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,9 @@ def worker() -> Iterator[WorkerContext]:
 
 @pytest.fixture(autouse=True)
 def short_of_memory(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No room for the twelve copies of 16 KiB that two kernels with arenas of their own take."""
-    monkeypatch.setattr(worker, "together_memory", 64 << 10)
+    """No room for the twelve copies of 16 KiB that two kernels take, and none for a second arena."""
+    monkeypatch.setattr(worker, "usual_memory", 64 << 10)
+    monkeypatch.setattr(type(worker.device), "free", 0)
 
 
 def arrangement(report: Report) -> str:
@@ -37,7 +38,7 @@ def test_equal_kernels_pass_in_turns(worker: WorkerContext, budget: str) -> None
     slow = CHAIN.format("y")  # So that one call can be told from none.
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {slow}{INPUTS}")
     report = judged(worker, forward(slow), reference, budget=budget)
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ALTERNATING), report.outcome.message
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
     timing, comparison = report.outcome.timing, report.outcome.comparison
     assert timing is not None and timing.calls_per_window == 1
     assert comparison is not None and comparison.calls == comparison.calls_passed > 3
@@ -51,21 +52,21 @@ def test_distributions_are_left_out_with_their_reason(worker: WorkerContext) -> 
 
 
 def test_one_kernel_alone_is_judged_in_turns_with_the_null_runner(worker: WorkerContext) -> None:
-    worker.together_memory = 16 << 10
+    worker.usual_memory = 16 << 10
     report = judged(worker, kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ALTERNATING)
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL)
 
 
 def test_outputs_of_the_candidate_that_need_turns_are_noticed_after_its_first_call(worker: WorkerContext) -> None:
-    worker.together_memory = 12 * (8 << 10) + 12 * 1024
+    worker.usual_memory = 12 * (8 << 10) + 12 * 1024
     report = judged(worker, forward("return x.repeat(1, 4)"), kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.WRONG_RESULT, ALTERNATING)
+    assert (report.outcome.status, arrangement(report)) == (Status.WRONG_RESULT, ONE_CALL)
 
 
 def test_small_calls_keep_their_arenas(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "together_memory", 1 << 20)
+    monkeypatch.setattr(worker, "usual_memory", 1 << 20)
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, TOGETHER)
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, USUAL)
 
 
 WRONG = {
@@ -81,7 +82,7 @@ WRONG = {
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_wrong_kernels_are_wrong_in_turns(worker: WorkerContext, body: str) -> None:
     report = judged(worker, forward(body), kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.WRONG_RESULT, ALTERNATING)
+    assert (report.outcome.status, arrangement(report)) == (Status.WRONG_RESULT, ONE_CALL)
 
 
 def contract(roles: dict[str, str]) -> dict[str, Any]:
@@ -97,15 +98,15 @@ def test_kernels_with_other_arguments_have_a_layout_each(worker: WorkerContext) 
         "def kernel_fn(x, out):\n    out.copy_(torch.softmax(x, -1))", io=contract({"x": "input", "out": "output"})
     )
     report = judged(worker, writes, kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ALTERNATING), report.outcome.message
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
 
 
 def test_outputs_that_need_turns_are_noticed_after_the_first_call(worker: WorkerContext) -> None:
     wide = "return x.repeat(1, 4)"
-    worker.together_memory = 12 * (8 << 10) + 12 * 1024  # Inputs fit together, outputs of 32 KiB do not.
+    worker.usual_memory = 12 * (8 << 10) + 12 * 1024  # Inputs fit together, outputs of 32 KiB do not.
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {wide}{INPUTS}")
     report = judged(worker, forward(wide), reference)
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ALTERNATING), report.outcome.message
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
 
 
 def test_one_arena_exists_at_a_time(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,16 +133,16 @@ def test_one_arena_exists_at_a_time(worker: WorkerContext, monkeypatch: pytest.M
 
 def test_the_next_job_is_judged_as_usual(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    monkeypatch.setattr(worker, "together_memory", 1 << 30)
+    monkeypatch.setattr(worker, "usual_memory", 1 << 30)
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, TOGETHER)
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, USUAL)
     assert report.outcome.timing is not None and report.outcome.timing.calls_per_window > 1
 
 
 def test_a_referee_without_memory_takes_turns_in_the_same_attempt(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "together_memory", 1 << 40)
+    monkeypatch.setattr(worker, "usual_memory", 1 << 40)
     monkeypatch.setattr(type(worker.device), "memory", 20 * 12 * 1024)  # So that turns would free much of it.
     reserve, asked = Session.reserve, []
 
@@ -153,11 +154,11 @@ def test_a_referee_without_memory_takes_turns_in_the_same_attempt(
 
     monkeypatch.setattr(Session, "reserve", full)
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
-    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ALTERNATING), report.outcome.message
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
 
 
 def test_what_cannot_fit_names_what_it_needs(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "alternating_memory", 2 << 20)
+    monkeypatch.setattr(worker, "one_call_memory", 2 << 20)
     source = SOFTMAX.replace("64, 32", "1024, 1024")
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(source))
     assert report.reference is not None and report.reference.status is Status.OUT_OF_MEMORY

@@ -454,7 +454,7 @@ def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(
 
 
 def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(worker: WorkerContext) -> None:
-    elements = worker.alternating_memory // 4 // 2
+    elements = worker.one_call_memory // 4 // 2
     io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
     outcome = judged(worker, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
@@ -464,7 +464,7 @@ def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(
 def test_an_answer_that_this_process_cannot_hold_is_refused(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "alternating_memory", 1 << 20)
+    monkeypatch.setattr(worker, "one_call_memory", 1 << 20)
     outcome = judged(worker, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
 
