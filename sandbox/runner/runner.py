@@ -140,7 +140,7 @@ class Runner:
         is_large = self.target.is_cuda and _bytes(self.retained) >= LARGE
         self.retained = []
         if is_large:
-            self._cache_for_a_call()
+            torch.cuda.empty_cache()
         return {"op": "ok"}
 
     def load_state(self, message: Message) -> Message:
@@ -155,8 +155,6 @@ class Runner:
         self.retained = outside(self.arena, self.retained)
         self._leave_arena()
         self.arena = attach(int(message["size"]), message["device"], self.channel.descriptor())
-        if self.large_call_bytes:
-            self._cache_for_a_call()
         return {"op": "ok"}
 
     def detach(self, _: Message) -> Message:
@@ -251,6 +249,8 @@ class Runner:
 
     def window(self, message: Message) -> Message:
         """Runs one window over the layout."""
+        if self.large_call_bytes:
+            self._cache_for_a_call()
         window = RunnerWindow(message, self.channel, self.gate, self.target)
         return window.run(
             lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)
@@ -281,9 +281,9 @@ class Runner:
             self.arena = None
 
     def _cache_for_a_call(self) -> None:
-        """Caches the device memory of one large call and no more, so that no call allocates on the clock."""
-        torch.cuda.empty_cache()
-        if self.large_call_bytes:
+        """Caches the device memory of one large call, so that no call allocates on the clock."""
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < self.large_call_bytes:
+            torch.cuda.empty_cache()
             with suppress(torch.OutOfMemoryError):
                 torch.empty(self.large_call_bytes, dtype=torch.uint8, device=self.target.device)
 

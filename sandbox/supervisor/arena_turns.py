@@ -36,6 +36,12 @@ class ArenaTurns:
             self.end(self._holders[0])
         self._holders.append(session)
 
+    def end_all(self, but: ArenaHolder | None = None) -> None:
+        """Ends the turns of all sessions but that one."""
+        for holder in list(self._holders):
+            if holder is not but:
+                self.end(holder)
+
     def end(self, session: ArenaHolder) -> None:
         """Has a session's runner unmap its arena and free cached memory.
 

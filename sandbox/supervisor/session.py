@@ -216,7 +216,10 @@ class Session:
         """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""
         self._admit(size)
         if self._turns is not None:
-            self._turns.take(self, 0 if self.arena is not None and self.arena.bytes.numel() >= size else size)
+            fits = self.arena is not None and self.arena.bytes.numel() >= size
+            if not fits:  # Before the new arena is made: the runner keeps the old one mapped until it gets that.
+                self.detach()
+            self._turns.take(self, 0 if fits else size)
         if self.arena is None or self.arena.bytes.numel() < size:
             if self._arena_device != "cpu":
                 size = max(size, min(FIRST_ARENA, self._arena_limit))

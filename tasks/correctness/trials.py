@@ -129,9 +129,9 @@ class Trials:
         """Run a few untimed calls on fresh inputs; the result is the candidate's first verdict."""
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
-        self.fill(slots)
         if self.memory_plan.one_call:
             self._keep_one_copy(slots)
+        self.fill(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
         for kernel_run in self.kernel_runs:
             kernel_run.upper_bound_ms = windows[kernel_run.role].elapsed_ms / slots[kernel_run.role].calls
@@ -144,9 +144,9 @@ class Trials:
             check_written(owner, outputs)
         if len(self.kernel_runs) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak_reference_findings = weak_reference(
-                outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
-            )
+            if owner.returned and not owner.returned[0].is_meta:
+                others.append(owner.returned)
+            self.weak_reference_findings = weak_reference(outputs, inputs, self.tolerance, others)
         self._first_call = slots[owner.role].arguments(0)
         if self.memory_plan.one_call:
             self._drop_first_outputs()
@@ -327,13 +327,15 @@ class Trials:
         return possible and self.request.thorough
 
     def _keep_one_copy(self, slots: dict[str, Slots]) -> None:
-        """Keeps one copy of a call's inputs, that of the filled layout, and drops the candidate's first outputs."""
+        """Keeps one copy of a call's inputs, that of the layout, and of the first outputs those for `weak_reference`."""
+        self.memory_plan.make_room()
+        for kernel_run in self.kernel_runs if self.memory_plan.is_tight else [self.candidate]:
+            kernel_run.drop_probed_outputs()
         self.example.update({role: layout.arguments(0) for role, layout in slots.items()})
-        self.inputs.drop_contents()
-        self.candidate.drop_probed_outputs()
 
     def _drop_first_outputs(self) -> None:
-        """Keeps of the first outputs only types, shapes and strides."""
+        """Keeps of the first inputs and outputs only types, shapes and strides."""
+        self.inputs.drop_contents()
         self._first_outputs = {
             role: [[without_contents(tensor) for tensor in outputs] for outputs in calls]
             for role, calls in self._first_outputs.items()

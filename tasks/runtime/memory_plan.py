@@ -54,6 +54,8 @@ class MemoryPlan:
         self._call_bytes = self._usual_bytes = 0
         self._free_bytes = worker.device.free
         self._reference_bytes: int | None = None
+        self._turns: ArenaTurns | None = None
+        self._copies_bytes = 0
         self.arrangement = Arrangement.USUAL
         if one_call:
             self._choose_one_call()
@@ -77,10 +79,22 @@ class MemoryPlan:
                 "device's memory: make them smaller, or send the job to a larger GPU",
                 compiled=True,
             )
+        self._copies_bytes = max(self._copies_bytes, needed)
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
         self._usual_bytes = COPIES_USUAL * len(self._kernel_runs) * self._call_bytes
         if self._usual_bytes > self._worker.usual_memory:
             self._choose_one_call()
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the copies of one call take so much that none may be kept for a check."""
+        return self._copies_bytes > self._worker.device.memory // 2
+
+    def make_room(self) -> None:
+        """Takes all arenas from the runners, before the referee itself needs memory; they get new ones."""
+        if self._turns is not None:
+            self._turns.end_all()
+            self._worker.device.empty_cache()
 
     @contextmanager
     def retried(self, queues: Queues, seconds: float) -> Iterator[None]:
@@ -109,7 +123,12 @@ class MemoryPlan:
 
     @contextmanager
     def measured(self, kernel_runs: Sequence[KernelRun]) -> Iterator[None]:
-        """A block in which these kernels are called first: notes what the reference took of the device by itself."""
+        """A block in which these kernels are called first: notes what the reference took of the device by itself.
+
+        With one call in a window, all other runners give up their arenas: how large the outputs are is not known yet.
+        """
+        if self._turns is not None:
+            self._turns.end_all(but=kernel_runs[0].session)
         free = self._worker.device.free
         yield
         if [run.role for run in kernel_runs] == [REFERENCE] and self._worker.device.is_cuda:
@@ -149,10 +168,10 @@ class MemoryPlan:
         if self.one_call:
             return
         self.arrangement = Arrangement.ONE_CALL
-        turns = ArenaTurns(self._has_room)
-        self._worker.take_turns(turns)
+        self._turns = ArenaTurns(self._has_room)
+        self._worker.take_turns(self._turns)
         for kernel_run in self._kernel_runs:
-            kernel_run.open_session.take_turns(turns)
+            kernel_run.open_session.take_turns(self._turns)
 
 
 def _mib(size: int) -> str:
