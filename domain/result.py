@@ -181,18 +181,24 @@ class DeviceReport:
     - `held_s`, `windows_s`: seconds for which the job held the device, and seconds of its windows.
     - `multi_queue_roles`, `gpu_errors`: sides whose contexts had several hardware queues, and the card's errors or why
       they are unknown; both None where the job never had a GPU.
+    - `memory_arrangement`: how the job's calls shared the device's memory; None if the job never had the device.
     """
 
     held_s: float = 0.0
     windows_s: float = 0.0
     multi_queue_roles: list[str] | None = None
     gpu_errors: list[dict[str, Any]] | dict[str, str] | None = None
+    memory_arrangement: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        on_gpu = {"multi_queue_roles": self.multi_queue_roles, "gpu_errors": self.gpu_errors}
+        known = {
+            "memory_arrangement": self.memory_arrangement,
+            "multi_queue_roles": self.multi_queue_roles,
+            "gpu_errors": self.gpu_errors,
+        }
         times = {"device_seconds": self.held_s, "window_seconds": self.windows_s}
-        return times | {name: value for name, value in on_gpu.items() if value is not None}
+        return times | {name: value for name, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True)

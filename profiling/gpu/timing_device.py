@@ -99,6 +99,11 @@ class Device:
         """Whether this process's tensors take more than CACHED_SHARE; always True on the host, where it is unknown."""
         return not self.is_cuda or torch.cuda.memory_allocated(self.name) > self.memory // CACHED_SHARE
 
+    def empty_cache(self) -> None:
+        """Frees all memory that this process has cached on the device."""
+        if self.is_cuda:
+            torch.cuda.empty_cache()
+
     def release_memory(self) -> None:
         """Frees cached memory above CACHED_SHARE, so that the device is nearly empty for the next kernel."""
         if self.is_cuda and torch.cuda.memory_reserved(self.name) > self.memory // CACHED_SHARE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -61,9 +62,15 @@ class Slots:
         )
         self._output_stride = self._end - self.inputs_end
         self.size = self.inputs_end + calls * self._output_stride
-        self.image = torch.full((self.size,), POISON, dtype=torch.uint8, device=device)
-        for guard in self._guards(self.image[self.inputs_end :]):
+        self._device = device
+
+    @cached_property
+    def image(self) -> torch.Tensor:
+        """The contents of all calls in the referee's private memory, allocated at first use."""
+        image = torch.full((self.size,), POISON, dtype=torch.uint8, device=self._device)
+        for guard in self._guards(image[self.inputs_end :]):
             guard.random_(0, 256)
+        return image
 
     @property
     def output_bytes(self) -> int:
@@ -113,6 +120,10 @@ class Slots:
         blank = self._output_arguments <= self._blank and other._output_arguments <= other._blank
         pure = blank and (not self._output_arguments or len(self._written) == self.calls)
         return pure and self.calls == other.calls and self.args == other.args
+
+    def equals(self, other: Slots) -> bool:
+        """Whether both layouts have the same inputs and outputs at the same offsets, all outputs returned."""
+        return self.returned and other.returned and self.args == other.args and self.outputs == other.outputs
 
     def copy_from(self, other: Slots) -> None:
         """Copies the inputs of all calls from another layout for which `can_copy_from` is True."""

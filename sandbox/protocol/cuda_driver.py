@@ -21,6 +21,10 @@ class CudaError(RuntimeError):
     """A driver call failed; the message names the call and the driver's error."""
 
 
+class DeviceMemoryError(CudaError):
+    """The device has too little free memory for a driver call."""
+
+
 def driver() -> Any:
     """The `cuda.bindings.driver` module."""
     from cuda.bindings import driver as module
@@ -32,7 +36,8 @@ def call(function: Any, *arguments: Any) -> Any:
     """Calls a driver function and returns its results; raises CudaError if it fails."""
     error, *results = function(*arguments)
     if error.value != 0:
-        raise CudaError(f"{function.__name__} failed: {error.name}")
+        kind = DeviceMemoryError if error.name == "CUDA_ERROR_OUT_OF_MEMORY" else CudaError
+        raise kind(f"{function.__name__} failed: {error.name}")
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -54,6 +54,11 @@ class OutputAliasing:
         self._ranges += outside
         self._held += outputs
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the outputs so far."""
+        return sum(end - start for start, end in self._ranges)
+
     def to_wire(self, last: list[torch.Tensor]) -> dict[str, Any]:
         """The result for all calls, as fields of a reply; `last` are the outputs of the last call."""
         return {"reuses_memory": self.memory_reused, "first_call_differs": self._first_differs(last)}

@@ -86,6 +86,10 @@ class Probe:
         outputs = [self.outputs[number] for number in order]
         return replace(self, outputs=outputs, views=tuple(self.views[number] for number in order), form=None)
 
+    def without_contents(self) -> Probe:
+        """The same probe with outputs that have no memory."""
+        return replace(self, outputs=[without_contents(output) for output in self.outputs])
+
     @property
     def one_stream(self) -> bool:
         """Whether a call is known to use at most one stream."""
@@ -120,6 +124,11 @@ class CodeListing:
 
     texts: list[CodeText | MissingText]
     kernels: list[dict[str, Any]]
+
+
+def without_contents(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same dtype, shape and strides that has no memory."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _part(output: torch.Tensor) -> float:

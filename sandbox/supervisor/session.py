@@ -23,6 +23,7 @@ from sandbox.protocol.arena import Arena, aligned, view, write
 from sandbox.protocol.channel import Message, ProtocolError, finite_numbers
 from sandbox.protocol.launch_trace import LaunchTrace, parse_trace
 from sandbox.protocol.stacked_values import StackedValues
+from sandbox.supervisor.arena_turns import ArenaTurns
 from sandbox.supervisor.messages import (
     CodeListing,
     Loaded,
@@ -56,6 +57,7 @@ class Session:
         self.runner = runner
         self.target = target
         self.arena: Arena | None = None
+        self._turns: ArenaTurns | None = None
         self._arena_limit = arena_limit
         self._arena_device = arena_device or target.device
 
@@ -213,6 +215,11 @@ class Session:
     def reserve(self, size: int) -> Arena:
         """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""
         self._admit(size)
+        if self._turns is not None:
+            fits = self.arena is not None and self.arena.bytes.numel() >= size
+            if not fits:  # Before the new arena is made: the runner keeps the old one mapped until it gets that.
+                self.detach()
+            self._turns.take(self, 0 if fits else size)
         if self.arena is None or self.arena.bytes.numel() < size:
             if self._arena_device != "cpu":
                 size = max(size, min(FIRST_ARENA, self._arena_limit))
@@ -248,10 +255,21 @@ class Session:
             torch.cuda.synchronize()
 
     def detach(self) -> None:
-        """Has the runner unmap the arena too; the session continues without one."""
+        """Has the runner unmap the arena and free cached device memory; the session continues without an arena."""
         if self.arena is not None:
             self.runner.request({"op": "detach"})
             self.release()
+
+    def take_turns(self, turns: ArenaTurns | None) -> None:
+        """From now on the session may lose its arena to others; with None, it has one for as long as it lives."""
+        self._turns = turns
+        if turns is not None and self.arena is not None:
+            turns.take(self, 0)
+
+    def end_turn(self) -> None:
+        """Gives up the arena if others may need it; the runner has to run for that."""
+        if self._turns is not None:
+            self._turns.end(self)
 
     def release(self) -> None:
         """Closes the arena."""

@@ -46,7 +46,7 @@ class BuildSession:
         self._compilers = Compilers(settings().state_dir / "toolchains")
         self.target = replace(target, toolchain=self._compilers.folder)
         self.name = name or socket.gethostname()
-        self.arena_memory = BUILDERS_ARENA
+        self.arena_limit = BUILDERS_ARENA
         self._own_folder = ScratchDir(settings().state_dir / "work")
         self.register = ProcessRegister(settings().state_dir / "processes")
         self.register.add(os.getpid())
@@ -134,7 +134,7 @@ class BuildSession:
 
     def _session(self, folder: Path, gpu: bool, deadline: float, cancelled: Callable[[], bool]) -> Session:
         runner = self.zygote.runner(folder, gpu=gpu, deadline=deadline, cancelled=cancelled)
-        return Session(runner, self.target, self.arena_memory)
+        return Session(runner, self.target, self.arena_limit)
 
     def _discard(self) -> None:
         if self._zygote is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 
 from domain import value as values
@@ -28,8 +30,19 @@ class InputPerturbation:
         self._inputs = inputs
         self._secret = secret
         self._drawn = inputs.drawn(NUMBER)
-        tensors = values.leaves(self._drawn, torch.Tensor)
-        self._names, self._traits = _described(inputs.contract, tensors)
+
+    @cached_property
+    def _described(self) -> tuple[list[str], list[ValueTraits]]:
+        """Names and traits of the set's tensors, from the first use on: finding traits takes copies of them."""
+        return _described(self._inputs.contract, values.leaves(self._drawn, torch.Tensor))
+
+    @property
+    def _names(self) -> list[str]:
+        return self._described[0]
+
+    @property
+    def _traits(self) -> list[ValueTraits]:
+        return self._described[1]
 
     def some_may_change(self, distribution: Distribution) -> bool:
         """Whether any tensor has the traits that this distribution starts from; otherwise the set stays as drawn."""

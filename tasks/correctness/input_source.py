@@ -16,6 +16,7 @@ from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
 from sandbox.protocol.stacked_values import StackedValues
+from sandbox.supervisor.messages import without_contents
 from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
@@ -67,6 +68,7 @@ class TrialInputs:
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._stored: list[Arguments] = []
+        self._equal: bool | None = None
         self._form: list[ArgumentForm] | None = None
         self._contract = self._chosen_contract()
         self._by_contract = self._drawer(self._contract)
@@ -271,14 +273,23 @@ class TrialInputs:
     def _first(self) -> Arguments:
         return self._stored[0] if self._stored else []
 
+    def drop_contents(self) -> None:
+        """Keeps of the first sets only whether they are equal, and of their tensors only types, shapes and strides."""
+        if self._by_contract is None and len(self._stored) < STORED_SETS:
+            return
+        self._sets_equal()
+        self._stored = [values.replace(drawn, torch.Tensor, without_contents) for drawn in self._stored]
+
     def _sets_equal(self) -> bool:
         """Whether fresh sets are equal, so that the comparison could not catch a kernel that replays outputs."""
         if self._by_contract is not None:
             return self._by_contract.repeats
         if len(self._stored) < STORED_SETS:
             return False
-        one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
-        return len(one) == len(two) and all(map(identical, one, two))
+        if self._equal is None:
+            one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
+            self._equal = len(one) == len(two) and all(map(identical, one, two))
+        return self._equal
 
 
 def _described(form: ArgumentForm | None) -> str:

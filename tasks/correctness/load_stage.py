@@ -12,6 +12,7 @@ from tasks.correctness.input_batches import Arguments
 from tasks.runtime.freeze import frozen_others
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import MemoryPlan
 from validation.compare.output_matching import match_outputs
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -21,10 +22,11 @@ PROBE_CALLS = 4
 class Preparation:
     """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
-    def __init__(self, job: JobContext, kernel_runs: list[KernelRun]) -> None:
+    def __init__(self, job: JobContext, kernel_runs: list[KernelRun], memory: MemoryPlan) -> None:
         self.job = job
         self.kernel_runs = kernel_runs
         self.worker = job.worker
+        self.memory = memory
 
     def time_launches(self) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
@@ -43,12 +45,21 @@ class Preparation:
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Call all kernels at once, so that loading libraries takes only the longer of both times.
 
-        On the CPU they run one after the other, because a kernel with many processes would slow the other down.
+        They run one after the other if they cannot all have their inputs at once, and on the CPU, because a kernel
+        with many processes would slow the other down.
         """
-        groups = [self.kernel_runs] if self.worker.device.is_cuda else [[kernel_run] for kernel_run in self.kernel_runs]
+        for kernel_run in self.kernel_runs:
+            with kernel_run.attribute_faults():
+                self.memory.admit(bytes_per_call(example[kernel_run.role], []))
+        at_once = self.worker.device.is_cuda and not self.memory.one_call
+        groups = [self.kernel_runs] if at_once else [[kernel_run] for kernel_run in self.kernel_runs]
         for group in groups:
-            with frozen_others((other for other in self.kernel_runs if other not in group), self.worker.device):
+            others = (other for other in self.kernel_runs if other not in group)
+            with frozen_others(others, self.worker.device), self.memory.measured(group):
                 self._first_calls(group, example)
+        for kernel_run in self.kernel_runs:
+            with kernel_run.attribute_faults():
+                self.memory.admit(bytes_per_call(example[kernel_run.role], []), bytes_per_call([], kernel_run.returned))
         if len(self.kernel_runs) > 1:
             self._match_outputs()
 
@@ -65,7 +76,6 @@ class Preparation:
                         f"the {kernel_run.role} answered with no tensor and no number, so that there is nothing to "
                         "compare: return one, or give a contract (`io`) with an output argument",
                     )
-                self._admit(bytes_per_call(example[kernel_run.role], kernel_run.returned))
 
     def _match_outputs(self) -> None:
         """Put the candidate's outputs into the order of the reference's outputs."""
@@ -90,7 +100,7 @@ class Preparation:
         with kernel_run.attribute_faults():
             # Check before drawing: the host overcommits memory, and the kernel would kill this process.
             if kernel_run.kernel.io is not None:
-                self._admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
+                self.memory.admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
             # Both models start from the same seed, so that equal layers have equal weights.
             init, seed = self._init_arguments(kernel_run), self.job.weights_seed
             kernel_run.loaded = session.load(kernel_run.kernel, kernel_run.build.artifact, init, seed)
@@ -99,13 +109,3 @@ class Preparation:
         """The reference's constructor arguments, which the candidate gets too."""
         reference = self.kernel_runs[0]
         return reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
-
-    def _admit(self, size: int) -> None:
-        """Raise KernelFault (OUT_OF_MEMORY) if one call's tensors exceed the memory that this process allows."""
-        if size > self.worker.call_memory:
-            raise KernelFault(
-                Status.OUT_OF_MEMORY,
-                f"inputs and outputs of one call take {size >> 20} MiB; this worker allows "
-                f"{self.worker.call_memory >> 20} MiB: make them smaller",
-                compiled=True,
-            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Unpack
 
 import torch
@@ -15,6 +16,7 @@ from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
 from profiling.window.timed_window import Window
+from sandbox.supervisor.messages import without_contents
 from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
@@ -30,6 +32,7 @@ from tasks.correctness.write_checks import (
 from tasks.runtime.freeze import WindowOptions, undisturbed_window
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import describe_permutation
@@ -53,9 +56,6 @@ INPUT_LAYOUT_MESSAGE = (
     "its contract asks for another memory layout of {names} than the reference gets: the referee copies before the "
     "clock runs, and no time includes that"
 )
-IMAGES = 6
-"""Copies of a window's bytes at one time: arena, image, snapshot and outputs, and two of the null runner."""
-
 Outputs = list[torch.Tensor]
 
 
@@ -71,6 +71,7 @@ class Trials:
         kernel_runs: list[KernelRun],
         inputs: TrialInputs,
         example: dict[str, Arguments],
+        memory_plan: MemoryPlan,
         advice: str | None = None,
     ) -> None:
         self.kernel_runs = kernel_runs
@@ -81,6 +82,7 @@ class Trials:
         self.worker = job.worker
         self.request = job.request
         self.budget = job.budget
+        self.memory_plan = memory_plan
         self.tolerance = requested(self.request.atol, self.request.rtol)
         self.weak_reference_findings: list[Flag] = []
         self._advice = advice
@@ -124,6 +126,8 @@ class Trials:
         """Run a few untimed calls on fresh inputs; the result is the candidate's first verdict."""
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
+        if self.memory_plan.one_call:
+            self._keep_one_copy(slots)
         self.fill(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
         for kernel_run in self.kernel_runs:
@@ -137,10 +141,12 @@ class Trials:
             check_written(owner, outputs)
         if len(self.kernel_runs) > 1:
             inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
-            self.weak_reference_findings = weak_reference(
-                outputs, inputs, self.tolerance, [*others, *filter(None, [owner.returned])]
-            )
+            if owner.returned and not owner.returned[0].is_meta:
+                others.append(owner.returned)
+            self.weak_reference_findings = weak_reference(outputs, inputs, self.tolerance, others)
         self._first_call = slots[owner.role].arguments(0)
+        if self.memory_plan.one_call:
+            self._drop_first_outputs()
         self.judge(slots, windows)
         if self.right:
             with self.candidate.attribute_faults():
@@ -163,9 +169,11 @@ class Trials:
         calls = slots[self.candidate.role].calls
         reuses_sets = slots[self.candidate.role].filled and not self.inputs.affordable
         first, *others = slots.values()
+        others = [layout for layout in others if layout is not first]
         # If all kernels get the same arguments, they are written once and copied in one go.
         twins = [layout for layout in others if self.inputs.binder.shared and layout.can_copy_from(first)]
-        filled = {role: layout for role, layout in slots.items() if layout not in twins}
+        owners = {layout: role for role, layout in reversed(slots.items())}
+        filled = {role: layout for layout, role in owners.items() if layout not in twins}
         filled_calls = 0
         # Each source only provides what the previous one left over.
         for source in [self.inputs.mixed] if reuses_sets else [self.inputs.draw, self.inputs.mixed]:
@@ -202,7 +210,8 @@ class Trials:
         if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
             self._input_mutation_differs = input_mutation_differs(self.kernel_runs, slots, self.tolerance)
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
-        self._sample.consider(slots[reference.role], expected, actual)
+        if self._checks_precision:
+            self._sample.consider(slots[reference.role], expected, actual)
         comparisons = compare_stacked(expected, actual, self.tolerance)
         comparisons = self._boundary_excuses.excuse_boundary_elements(
             comparisons, slots[reference.role], expected, actual, self.budget
@@ -233,9 +242,7 @@ class Trials:
         Reports nothing if the run fails or takes too long. Later requests set the runner's deadline themselves.
         """
         reference = self.kernel_runs[0]
-        if len(self.kernel_runs) == 1 or reference.session is None or reference.kernel.kernel_type != KernelType.TORCH:
-            return
-        if not self.request.thorough:
+        if reference.session is None or not self._checks_precision:
             return
         reference.session.set_deadline(self.budget.within(PRECISION_S))
         try:
@@ -269,16 +276,62 @@ class Trials:
         return sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *answers])
 
     def slots(self, calls: int) -> dict[str, Slots]:
-        """A layout of that many calls for each kernel."""
-        return {c.role: c.slots(calls, self.example[c.role], self.worker.device.name) for c in self.kernel_runs}
+        """A layout of that many calls for each kernel; always the same one, of one call, if the runners take turns."""
+        if self.memory_plan.one_call:
+            return self._only_slots
+        return {c.role: self._slots(c, calls) for c in self.kernel_runs}
+
+    def filled_slots(self, kernel_run: KernelRun, calls: int) -> Slots:
+        """A layout of that many calls for one kernel, all with the inputs of the first one."""
+        slots = self.slots(calls)[kernel_run.role] if self.memory_plan.one_call else self._slots(kernel_run, calls)
+        if not slots.filled:
+            slots.broadcast(self.example[kernel_run.role])
+        return slots
 
     def bytes_per_call(self) -> int:
         """Bytes per call of the kernel that needs the most."""
         return max(bytes_per_call(self.example[c.role], c.returned) for c in self.kernel_runs)
 
     def memory(self) -> int:
-        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it."""
-        return self.worker.arena_memory // (IMAGES * len(self.kernel_runs))
+        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it; or one call's."""
+        if self.memory_plan.one_call:
+            return self.bytes_per_call()
+        return self.worker.window_memory // (COPIES_USUAL * len(self.kernel_runs))
+
+    def _slots(self, kernel_run: KernelRun, calls: int) -> Slots:
+        return kernel_run.slots(calls, self.example[kernel_run.role], self.worker.device.name)
+
+    @cached_property
+    def _only_slots(self) -> dict[str, Slots]:
+        """A layout of one call for each kernel, or one for both if they have the same arguments and outputs."""
+        first, *others = (self._slots(kernel_run, 1) for kernel_run in self.kernel_runs)
+        shared = self.inputs.binder.shared and all(other.equals(first) for other in others)
+        layouts = [first] * len(self.kernel_runs) if shared else [first, *others]
+        return {c.role: layout for c, layout in zip(self.kernel_runs, layouts, strict=True)}
+
+    @property
+    def _checks_precision(self) -> bool:
+        """Whether the reference runs in float64 too: it has to be written in torch, and to leave room for copies."""
+        is_torch = self.kernel_runs[0].kernel.kernel_type == KernelType.TORCH
+        possible = len(self.kernel_runs) > 1 and is_torch and not self.memory_plan.one_call
+        return possible and self.request.thorough
+
+    def _keep_one_copy(self, slots: dict[str, Slots]) -> None:
+        """Keeps one copy of a call's inputs, that of the layout, and the first outputs that `weak_reference` needs."""
+        self.memory_plan.make_room()
+        for kernel_run in self.kernel_runs if self.memory_plan.is_tight else [self.candidate]:
+            kernel_run.drop_probed_outputs()
+        self.example.update({role: layout.arguments(0) for role, layout in slots.items()})
+
+    def _drop_first_outputs(self) -> None:
+        """Keeps of the first inputs and outputs only types, shapes and strides."""
+        self.inputs.drop_contents()
+        self._first_outputs = {
+            role: [[without_contents(tensor) for tensor in outputs] for outputs in calls]
+            for role, calls in self._first_outputs.items()
+        }
+        for kernel_run in self.kernel_runs:
+            kernel_run.drop_probed_outputs()
 
     def _check_reference_repeats(self, slots: Slots, first: Window) -> None:
         """Check that the reference agrees with itself: no kernel can agree with one whose outputs are random."""

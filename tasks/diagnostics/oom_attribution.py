@@ -25,8 +25,8 @@ def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerConte
         return
     candidate_bytes, reference_bytes = _end_and_measure(candidate, worker), _end_and_measure(reference, worker)
     if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * worker.device.memory):
-        mib = candidate_bytes >> 20
-        message = f"this kernel held {mib} MiB of the device's memory, and its reference found too little left"
+        held, total = candidate_bytes >> 20, worker.device.memory >> 20
+        message = f"this kernel held {held} MiB of the device's {total} MiB, and its reference found too little left"
         reference.hand_fault_to(candidate, KernelFault(Status.OUT_OF_MEMORY, message))
 
 

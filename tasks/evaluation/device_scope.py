@@ -20,6 +20,7 @@ from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_repor
 from tasks.node.device_lease import device_lease
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import RestartJob
 from tasks.runtime.teardown import end, stop
 from tasks.timing.timing_stage import Timekeeper
@@ -39,6 +40,7 @@ class DeviceUse:
     held_s: float = 0.0
     windows_s: float = 0.0
     card_errors: list[CardError] | CardUnavailable | None = None
+    memory_arrangement: str | None = None
 
 
 class DeviceScope:
@@ -57,6 +59,7 @@ class DeviceScope:
         self.example: dict[str, Arguments] = {}
         self.timekeeper: Timekeeper | None = None
         self.distributions: DistributionSummary | None = None
+        self.memory_plan: MemoryPlan | None = None
 
     @contextmanager
     def hold(self, deferred: ExitStack) -> Iterator[None]:
@@ -94,6 +97,8 @@ class DeviceScope:
         May be called again. Device memory is held by layouts and outputs of the runners' windows, by inputs and shared
         weights, by frames that an exception passed through, and by the null runner.
         """
+        if self.memory_plan is not None:
+            self.use = replace(self.use, memory_arrangement=self.memory_plan.arrangement.value)
         if self.timekeeper is not None:
             windows_s = self.timekeeper.window_runner.windows_s
             self.use = replace(self.use, windows_s=windows_s, speedup=self.timekeeper.speedup)

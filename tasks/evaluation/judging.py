@@ -17,6 +17,7 @@ from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.robustness import check_robustness
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import Streams, until_stopped
 from tasks.timing.timing_stage import Timekeeper
 
@@ -26,9 +27,10 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
 
     Raises RestartJob, JobCancelled, InfrastructureFault.
     """
-    with until_stopped(kernel_runs, job.queues, job.request.timeout):
+    device.memory_plan = MemoryPlan(job, kernel_runs)
+    with until_stopped(kernel_runs, job.queues, job.request.timeout), device.memory_plan.retried():
         streams = Streams(job.queues, kernel_runs, job.budget)
-        trials = _validate(job, kernel_runs, device, streams)
+        trials = _validate(job, kernel_runs, device, device.memory_plan, streams)
         device.timekeeper = timekeeper = Timekeeper(trials, streams)
         if trials.right:
             _time(job, device, timekeeper)
@@ -38,9 +40,11 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
     raise_tested_card_fault(kernel_runs, job)
 
 
-def _validate(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope, streams: Streams) -> Trials:
+def _validate(
+    job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope, memory: MemoryPlan, streams: Streams
+) -> Trials:
     job.enter(Stage.LOAD)
-    preparation = Preparation(job, kernel_runs)
+    preparation = Preparation(job, kernel_runs, memory)
     preparation.time_launches()  # Launch overhead must not count as a kernel's time.
     preparation.load()
     device.inputs = TrialInputs(kernel_runs[0], kernel_runs[-1], job.worker.device.name, job.secret)
@@ -52,7 +56,7 @@ def _validate(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
-    trials = Trials(job, kernel_runs, device.inputs, device.example, advice)
+    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
     job.report_interim_result(trials.right)
     return trials

@@ -102,7 +102,7 @@ def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:
 
 
 def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> DeviceReport:
-    held = DeviceReport(job.queues.held_s + use.held_s, use.windows_s)
+    held = DeviceReport(job.queues.held_s + use.held_s, use.windows_s, memory_arrangement=use.memory_arrangement)
     if use.card_errors is None or not job.worker.device.is_cuda:
         return held
     own_queues, errors = roles_with_own_queues(kernel_runs), summary(use.card_errors)

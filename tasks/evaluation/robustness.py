@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
-from tasks.correctness.distribution_check import DistributionCheck, untried
+from tasks.correctness.distribution_check import TOO_LARGE, DistributionCheck, untried
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.parameter_check import ParameterCheck
 from tasks.correctness.weight_sync import Weights
@@ -33,13 +33,14 @@ def check_robustness(device: DeviceScope, timekeeper: Timekeeper, weights: Weigh
         why = f"the {owner.role} made no more inputs: {fault.message}"
         device.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
         return
-    distributions = DistributionCheck(trials, perturbation)
+    distributions = None if trials.memory_plan.one_call else DistributionCheck(trials, perturbation)
     try:
-        distributions.run()
+        if distributions is not None:
+            distributions.run()
         if trials.right:
             weights.check_buffers(trials.budget)
             ParameterCheck(weights, trials, perturbation).run()
     finally:
-        device.distributions = distributions.summary
+        device.distributions = distributions.summary if distributions is not None else untried(TOO_LARGE)
         if not trials.right or trials.candidate.fault is not None:
             timekeeper.discard_times()

@@ -30,6 +30,7 @@ def frozen(kernel_runs: Iterable[KernelRun]) -> Iterator[None]:
     with ExitStack() as stack:
         for kernel_run in kernel_runs:
             if kernel_run.session is not None and kernel_run.session.runner.alive:
+                kernel_run.session.end_turn()  # A frozen runner could not give up its arena for the others.
                 with kernel_run.attribute_faults():
                     kernel_run.session.runner.freeze()
                 stack.callback(_thaw, kernel_run, kernel_run.session.runner)

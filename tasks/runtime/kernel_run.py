@@ -230,6 +230,11 @@ class KernelRun:
             self.output = self.session.runner.output.text()
             self.session = self.window_session = None  # The window session holds the image of its windows.
 
+    def drop_probed_outputs(self) -> None:
+        """Drops the contents of the first calls' outputs; their types, shapes and strides stay."""
+        if self.probe is not None:
+            self.probe = self.probe.without_contents()
+
     def release_device_memory(self) -> None:
         """Drops every reference to device memory: layouts, outputs, and the frames that a fault passed through."""
         if self.window_session is not None:

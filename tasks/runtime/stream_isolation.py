@@ -45,7 +45,8 @@ class Queues:
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `freeze_retry_used`: it has restarted once because a frozen
-    process seemed to run.
+    process seemed to run. `one_call`: it ran out of device memory, so that its runners take turns
+    (tasks.runtime.memory_plan).
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -54,6 +55,7 @@ class Queues:
     held_s: float = 0.0
     final: bool = False
     freeze_retry_used: bool = False
+    one_call: bool = False
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
         """Whether each kernel run's context has several queues."""
@@ -100,13 +102,13 @@ def until_stopped(kernel_runs: Sequence[KernelRun], queues: Queues, seconds: flo
     try:
         yield
     except Stopped:
-        next_queues = _with_time_spent(queues, kernel_runs, began, seconds)
+        next_queues = with_time_spent(queues, kernel_runs, began, seconds)
         seemed_to_run = any(isinstance(kernel_run.fault, FreezeViolation) for kernel_run in kernel_runs)
         if next_queues is not None and seemed_to_run and not queues.freeze_retry_used:
             raise RestartJob(replace(next_queues, freeze_retry_used=True)) from None
 
 
-def _with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
+def with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:
     """`queues` with the time of this attempt added; None if too little of the job's `seconds` is left for another."""
     attempt_s = time.monotonic() - began + sum(kernel_run.build.seconds for kernel_run in kernel_runs)
     fits = TIMES_AS_LONG * attempt_s < seconds - queues.spent_s
@@ -149,7 +151,7 @@ class Streams:
 
     def _restart(self, roles: frozenset[str], *, multi_queue_call_ms: float | None = None, final: bool = False) -> None:
         """Raises RestartJob; returns if too little time is left, and then the report says what the job was timed in."""
-        queues = _with_time_spent(self.queues, self._kernel_runs, self._budget.began, self._budget.seconds)
+        queues = with_time_spent(self.queues, self._kernel_runs, self._budget.began, self._budget.seconds)
         if queues is not None and not self.queues.final:
             raise RestartJob(
                 replace(queues, multi_queue_roles=roles, multi_queue_call_ms=multi_queue_call_ms, final=final)

@@ -26,6 +26,7 @@ from profiling.gpu.timing_device import Device
 from profiling.gpu.xid_errors import CardErrors
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, WindowSession
+from sandbox.supervisor.arena_turns import ArenaTurns
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.build_session import BuildSession, deadline_in
@@ -43,9 +44,14 @@ FOREVER = float("inf")
 FEWEST_CONTEXTS = 2
 CONTEXTS = 7
 """Number of contexts whose median launch time is taken for the card's usual one."""
-ARENA_SHARE = 4
-"""Divisor of the device's memory: by default a quarter is for inputs and outputs in all their copies, the rest for
-kernels."""
+WINDOW_SHARE = 1 / 4
+"""Share of the device's memory for the inputs and outputs of a window in all their copies; the rest is for kernels."""
+USUAL_SHARE = 2 / 5
+"""Share that inputs and outputs of one call may take in all their copies, if every runner keeps its arena."""
+ONE_CALL_SHARE, HOST_SHARE = 0.9, 1 / 2
+"""The same if only one runner has an arena at a time, on a GPU and on a host, whose memory is everybody's."""
+ARENA_SHARE = 1 / 2
+"""Maximum share for one arena."""
 
 STANDBYS_SHARE = 8
 """Divisor of the device's memory: an eighth may be taken by pooled contexts, because a kernel may need the rest."""
@@ -63,9 +69,6 @@ CALM_S = 0.15
 """Time for which the device must be free before it counts as calm, in s. A client that sends one job after the other
 needs it again within 0.05 s, through another child."""
 
-CALL_SHARE = 2
-"""Divisor of the arena memory for the tensors of one call: drawn sets, image, arena and snapshot are copies of them."""
-
 
 class WorkerContext(BuildSession):
     """Made for a pool child's first job; `close` ends everything that it started."""
@@ -77,8 +80,11 @@ class WorkerContext(BuildSession):
             # As in a runner (sandbox.isolation.clean_env). On busy cores two threads wait for each other and take 7 ms
             # to copy a mebibyte; one thread takes 0.03 ms.
             torch.set_num_threads(1)
-        self.arena_memory = settings().arena_memory or self.device.memory // ARENA_SHARE
-        self.call_memory = self.arena_memory // CALL_SHARE
+        self.window_memory = self._share(WINDOW_SHARE)
+        self.usual_memory = self._share(USUAL_SHARE)
+        self.one_call_memory = self._share(ONE_CALL_SHARE if self.device.is_cuda else HOST_SHARE)
+        self.arena_limit = self._share(ARENA_SHARE)
+        self._turns: ArenaTurns | None = None
         self.device_id = self.device.uuid or "cpu"
         self._null: WindowSession | None = None
         self.null_window_cache = NullWindowCache()
@@ -152,7 +158,7 @@ class WorkerContext(BuildSession):
             self._discard()
             raise
         # The arena is this process's host memory, of which it has no more than a runner.
-        limit = min(self.arena_memory, settings().runner_memory)
+        limit = min(self.arena_limit, settings().runner_memory)
         return Session(runner, self.target, limit, arena_device="cpu")
 
     def null_window(self, slots: Slots, *, gated: bool, deferred_readback: DeferredReadback | None = None) -> Clock:
@@ -164,6 +170,7 @@ class WorkerContext(BuildSession):
         try:
             if self._null is None:
                 session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
+                session.take_turns(self._turns)
                 self._null = WindowSession(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
@@ -209,6 +216,12 @@ class WorkerContext(BuildSession):
         """For one job: tells which of the processes on the card belong to this service."""
         return CardOwners(self.register, os.getppid())
 
+    def take_turns(self, turns: ArenaTurns | None) -> None:
+        """Until the end of the job the null runner has an arena only in its turn."""
+        self._turns = turns
+        if self._null is not None:
+            self._null.session.take_turns(turns)
+
     def release_job_memory(self) -> None:
         """Between jobs: releases the device memory that the last job made this process and its null runner allocate.
 
@@ -216,6 +229,7 @@ class WorkerContext(BuildSession):
         device.
         """
         clear_exception_frames(sys.exception())
+        self.take_turns(None)
         try:
             if self._null is not None:
                 self._null.drop_layout()
@@ -231,6 +245,10 @@ class WorkerContext(BuildSession):
         """Whether no job has wanted the device for CALM_S; False where this is the device's only pool child."""
         only_child = (settings().max_workers or USUAL_WORKERS) == 1
         return self.device.is_cuda and not only_child and stays_free(self.device_id, CALM_S)
+
+    def _share(self, share: float) -> int:
+        """ARENA_MEMORY_MIB in bytes if it is set, else that share of the device's memory."""
+        return settings().arena_memory or int(self.device.memory * share)
 
     def _room(self) -> int:
         """Maximum number of contexts between jobs: those of all pool children take a small part of the device."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from profiling.gpu.timing_device import Device
 from profiling.integrity.single_call import LEAST_LAUNCH_MS
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_queue, coarse
+from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed
 from tasks.runtime.kernel_run import KernelRun
 
@@ -37,8 +38,12 @@ class Calibration:
     call_ms: float
 
 
+SlotsOf = Callable[[KernelRun, int], Slots]
+"""Makes a layout of so many calls of that kernel, all filled with inputs."""
+
+
 def calibrate(
-    kernel_run: KernelRun, example: list[Any], limit: int, device: Device, *, window: float = 1.0
+    kernel_run: KernelRun, slots_of: SlotsOf, limit: int, device: Device, *, window: float = 1.0
 ) -> Calibration | None:
     """Runs windows that do not count; they also make libraries allocate the memory that timed windows need.
 
@@ -52,8 +57,8 @@ def calibrate(
         calls = min(coarse(int(GROW * calls)), _most(kernel_run, kernel_run.estimate_ms, limit))
     result: Calibration | None = None
     for _ in range(MOST_TRIES):
-        if (attempt := _try(kernel_run, example, calls, device)) is None:
-            return _shrink(kernel_run, example, calls, device, result)
+        if (attempt := _try(kernel_run, slots_of, calls)) is None:
+            return _shrink(kernel_run, slots_of, calls, result)
         # A probe's estimate is mostly the host's launch time: behind the gate a call may be far shorter.
         result, enough = attempt, _enough(kernel_run, attempt.call_ms, limit, window)
         if enough <= GROW * calls:
@@ -62,13 +67,11 @@ def calibrate(
     return result
 
 
-def _shrink(
-    kernel_run: KernelRun, example: list[Any], calls: int, device: Device, fewest: Calibration | None
-) -> Calibration | None:
+def _shrink(kernel_run: KernelRun, slots_of: SlotsOf, calls: int, fewest: Calibration | None) -> Calibration | None:
     """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could."""
-    fewest = fewest or _try(kernel_run, example, 1, device)
+    fewest = fewest or _try(kernel_run, slots_of, 1)
     while fewest is not None and (calls := calls // SHRINK) > fewest.calls:
-        if (attempt := _try(kernel_run, example, calls, device)) is not None:
+        if (attempt := _try(kernel_run, slots_of, calls)) is not None:
             return attempt
     return fewest
 
@@ -84,11 +87,10 @@ def _enough(kernel_run: KernelRun, call_ms: float, limit: int, window: float) ->
     return calls_that_fill(call_ms, _most(kernel_run, call_ms, limit), is_cuda=True, window=window)
 
 
-def _try(kernel_run: KernelRun, example: list[Any], calls: int, device: Device) -> Calibration | None:
+def _try(kernel_run: KernelRun, slots_of: SlotsOf, calls: int) -> Calibration | None:
     if kernel_run.probe is None or kernel_run.window_session is None:
         raise ValueError(f"the {kernel_run.role} is not ready")
-    slots = kernel_run.slots(calls, example, device.name)
-    slots.broadcast(example)
+    slots = slots_of(kernel_run, calls)
     within = ARM_S + ARM_FACTOR * calls * kernel_run.estimate_ms / 1e3
     try:
         with kernel_run.attribute_faults():

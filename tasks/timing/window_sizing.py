@@ -37,7 +37,7 @@ class WindowSize:
         fitting = self._fitting(0.0, rounds.bytes_per_call())
         self._calibrations: dict[str, Calibration | None] = {
             # Without a limit by estimates: a kernel that claims to be slow would be tried with few calls.
-            c.role: calibrate(c, rounds.example[c.role], fitting, self._device, window=window)
+            c.role: calibrate(c, rounds.filled_slots, fitting, self._device, window=window)
             for c in rounds.kernel_runs
         }
 

@@ -457,7 +457,7 @@ def test_inputs_of_any_layout_reach_the_kernel_as_the_contract_has_them(
 
 
 def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(worker: WorkerContext) -> None:
-    elements = worker.call_memory // 4
+    elements = worker.one_call_memory // 4 // 2
     io = {"args": [tensor("x", [elements // 2 + 1]), tensor("y", [elements // 2 + 1])]}
     outcome = judged(worker, kernel("def kernel_fn(x, y): return x[:8] + y[:8]", io=io)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
@@ -467,7 +467,7 @@ def test_a_contract_that_this_process_cannot_hold_is_refused_before_it_is_drawn(
 def test_an_answer_that_this_process_cannot_hold_is_refused(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "call_memory", 1 << 20)
+    monkeypatch.setattr(worker, "one_call_memory", 1 << 20)
     outcome = judged(worker, kernel("def kernel_fn(x): return torch.ones(1 << 19)" + INPUTS)).outcome
     assert outcome.status is Status.OUT_OF_MEMORY
 
@@ -552,7 +552,7 @@ def test_a_reference_that_ends_in_float64_takes_nothing_from_the_verdict(
 def test_inputs_too_large_to_be_copied_a_dozen_times_are_not_tried_otherwise(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "arena_memory", 60_000)
+    monkeypatch.setattr(worker, "window_memory", 60_000)
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert report.outcome.status is Status.PASSED
     distributions = report.outcome.inputs["distributions"]

@@ -8,6 +8,7 @@ import pytest
 
 from profiling.gpu.timing_device import Device
 from profiling.stats.stopping_rule import MAX_CALLS, QUEUE, TARGET_MS
+from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed
 from tasks.runtime.kernel_run import KernelRun
 from tasks.timing.gate_calibration import OVERHEAD_MS, SHRINK, Calibration, calibrate
@@ -40,10 +41,9 @@ class Windows:
             probe=SimpleNamespace(entries=entries),
             window_session=self,
             estimate_ms=estimate_ms,
-            slots=lambda calls, example, device: SimpleNamespace(calls=calls, broadcast=lambda example: None),
             attribute_faults=nullcontext,
         )
-        return calibrate(cast(KernelRun, held), [], limit, CUDA)
+        return calibrate(cast(KernelRun, held), lambda _, calls: cast(Slots, SimpleNamespace(calls=calls)), limit, CUDA)
 
 
 @pytest.mark.parametrize("call_ms", [0.012, 0.04, 0.2, 3.0])

@@ -45,6 +45,7 @@ def size(
         example={each.role: [torch.empty(input_bytes, dtype=torch.uint8)] for each in kernel_runs},
         worker=SimpleNamespace(device=SimpleNamespace(is_cuda=True)),
         bytes_per_call=lambda: 1 << 20,
+        filled_slots=None,
         memory=lambda: memory,
     )
     monkeypatch.setattr(window_sizing, "calibrate", lambda kernel_run, *_, **__: calibrations[kernel_run.role])

@@ -1,0 +1,179 @@
+"""Decides how the calls of a job share the device's memory: by what one call needs, before its windows begin.
+
+- `usual`: every runner has its arena for the whole job, and a window holds as many calls as the memory allows.
+- `one_call`: one call in a window. The referee has one copy of the inputs and outputs for both kernels, and the outputs
+  of the last window of each. Where memory is short, a runner gives up its arena before the next one has its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+
+import torch
+
+from domain.fault import KernelFault, clear_exception_frames
+from domain.result import REFERENCE, Status
+from sandbox.protocol.cuda_driver import DeviceMemoryError
+from sandbox.supervisor.arena_turns import ArenaTurns
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.stream_isolation import RestartJob, with_time_spent
+
+COPIES_USUAL = 6
+"""Copies of a call's inputs and outputs for each kernel: arena, image, snapshot and outputs, and two of the null
+runner."""
+COPIES_OF_INPUTS, COPIES_OF_OUTPUTS = 2, 4
+"""Copies for one call if the kernels take turns: arena and image of both, two snapshots, and the output in the
+kernel's own memory."""
+SLACK = 1 << 30
+"""Device memory in bytes that is kept free beside what a call is known to need."""
+LEAST_GAIN = 20
+"""Divisor of the device's memory: turns must free at least that part, or a second try cannot help."""
+
+
+class Arrangement(StrEnum):
+    """How the runners of a job share the device's memory."""
+
+    USUAL = "usual"
+    ONE_CALL = "one_call"
+
+
+class MemoryPlan:
+    """The arrangement of one job: `usual` until a call turns out too large for that, then `one_call`.
+
+    It begins with `one_call` if an earlier attempt ran out of memory in the other arrangement.
+    """
+
+    def __init__(self, job: JobContext, kernel_runs: Sequence[KernelRun]) -> None:
+        self._job = job
+        self._kernel_runs = kernel_runs
+        self._worker = worker = job.worker
+        self._call_bytes = self._usual_bytes = 0
+        self._free_bytes = worker.device.free
+        self._reference_bytes: int | None = None
+        self._turns: ArenaTurns | None = None
+        self._copies_bytes = 0
+        self.arrangement = Arrangement.USUAL
+        if job.queues.one_call:
+            self._choose_one_call()
+
+    @property
+    def one_call(self) -> bool:
+        """Whether a window has one call, and runners give up their arenas for each other."""
+        return self.arrangement is Arrangement.ONE_CALL
+
+    def admit(self, input_bytes: int, output_bytes: int = 0) -> None:
+        """Chooses the arrangement for calls with tensors of so many bytes, as far as they are known.
+
+        Raises KernelFault (OUT_OF_MEMORY) if the calls do not fit in any arrangement.
+        """
+        needed = COPIES_OF_INPUTS * input_bytes + COPIES_OF_OUTPUTS * output_bytes
+        if needed > self._worker.one_call_memory:
+            raise KernelFault(
+                Status.OUT_OF_MEMORY,
+                f"one call has {_mib(input_bytes)} of inputs and {_mib(output_bytes)} of outputs; the smallest way to "
+                f"judge it takes {_mib(needed)}, and this worker allows {_mib(self._worker.one_call_memory)} of the "
+                "device's memory: make them smaller, or send the job to a larger GPU",
+                compiled=True,
+            )
+        self._copies_bytes = max(self._copies_bytes, needed)
+        self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
+        self._usual_bytes = COPIES_USUAL * len(self._kernel_runs) * self._call_bytes
+        if self._usual_bytes > self._worker.usual_memory:
+            self._choose_one_call()
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the copies of one call take so much that none may be kept for a check."""
+        return self._copies_bytes > self._worker.device.memory // 2
+
+    def make_room(self) -> None:
+        """Takes all arenas from the runners, before the referee itself needs memory; they get new ones."""
+        if self._turns is not None:
+            self._turns.end_all()
+            self._worker.device.empty_cache()
+
+    @contextmanager
+    def retried(self) -> Iterator[None]:
+        """A block in which the job runs. Raises RestartJob if it runs out of device memory and turns would free much.
+
+        If the referee itself finds too little memory although the runners take turns, that is recorded as the first
+        kernel's fault, because the inputs and outputs are too large.
+        """
+        began = time.monotonic()
+        try:
+            yield
+        except Stopped:
+            if any(run.fault is not None and run.fault.status is Status.OUT_OF_MEMORY for run in self._kernel_runs):
+                self._restart(began)
+                self._explain()
+            raise
+        except (torch.OutOfMemoryError, DeviceMemoryError) as error:
+            self._restart(began)
+            clear_exception_frames(error)
+            free, total = _mib(self._worker.device.free), _mib(self._worker.device.memory)
+            message = (
+                f"the referee found too little of the device's memory for the inputs and outputs of one call, "
+                f"{_mib(self._call_bytes)}: {free} of {total} were free; make them smaller, or use a larger GPU"
+            )
+            self._kernel_runs[0].fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
+
+    @contextmanager
+    def measured(self, kernel_runs: Sequence[KernelRun]) -> Iterator[None]:
+        """A block in which these kernels are called first: notes what the reference took of the device by itself.
+
+        With one call in a window, all other runners give up their arenas: how large the outputs are is not known yet.
+        """
+        if self._turns is not None:
+            self._turns.end_all(but=kernel_runs[0].session)
+        free = self._worker.device.free
+        yield
+        if [run.role for run in kernel_runs] == [REFERENCE] and self._worker.device.is_cuda:
+            self._reference_bytes = free - self._worker.device.free
+
+    def _explain(self) -> None:
+        """Adds to a candidate's fault how much memory there was, and how much its reference took."""
+        candidate = self._kernel_runs[-1]
+        if candidate.fault is None or candidate.fault.status is not Status.OUT_OF_MEMORY:
+            return
+        if not self._worker.device.is_cuda:
+            return
+        free, total = _mib(self._free_bytes), _mib(self._worker.device.memory)
+        figures = f"{free} of the device's {total} were free before the kernels were called"
+        if self._reference_bytes is not None:
+            figures += f", and its reference took {_mib(self._reference_bytes)}"
+        message, log = f"{candidate.fault.message} ({figures})", candidate.fault.log
+        candidate.fault = KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=candidate.fault.compiled)
+
+    def _restart(self, began: float) -> None:
+        """Raises RestartJob if turns free much of the device's memory; returns if they do not, or without time."""
+        if self.one_call or self._usual_bytes <= self._worker.device.memory // LEAST_GAIN:
+            return
+        next_queues = with_time_spent(self._job.queues, self._kernel_runs, began, self._job.request.timeout)
+        if next_queues is not None:
+            raise RestartJob(replace(next_queues, one_call=True)) from None
+
+    def _has_room(self, new_bytes: int) -> bool:
+        """Whether a runner that needs so many bytes for its arena can have them, and memory for its call after that."""
+        calls = 2 if new_bytes else 1  # What the call itself allocates is there already if the arena is.
+        needed = new_bytes + calls * self._call_bytes + SLACK
+        if self._worker.device.free < needed:
+            self._worker.device.empty_cache()
+        return self._worker.device.free >= needed
+
+    def _choose_one_call(self) -> None:
+        if self.one_call:
+            return
+        self.arrangement = Arrangement.ONE_CALL
+        self._turns = ArenaTurns(self._has_room)
+        self._worker.take_turns(self._turns)
+        for kernel_run in self._kernel_runs:
+            kernel_run.open_session.take_turns(self._turns)
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"
