@@ -39,6 +39,10 @@ REPLAYED = Flag(
     "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
 )
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
+CPU_TIME_INDICATIVE = Flag(
+    FlagCode.CPU_TIME_INDICATIVE,
+    "timed on a CPU, where a kernel can compute before the clock starts and slow others: the time is only indicative",
+)
 INTERPRETED = Flag(
     FlagCode.INTERPRETED,
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
@@ -286,6 +290,7 @@ class Timekeeper:
         possible = [
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, len(record.elapsed_ms)),
             flags.others_on_the_card(state),
+            None if self.worker.device.is_cuda else CPU_TIME_INDICATIVE,
             INTERPRETED if kernel_run.facts.get("interpreted") else None,
             RATES_UNKNOWN if self.worker.device.is_cuda and ceilings == UNKNOWN else None,
             NOT_CHOSEN if in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles else None,
