@@ -10,7 +10,6 @@ from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import frozen_others
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
 from validation.compare.output_matching import match_outputs
@@ -54,8 +53,7 @@ class Preparation:
         """
         groups = [self.kernel_runs] if self.worker.device.is_cuda else [[kernel_run] for kernel_run in self.kernel_runs]
         for group in groups:
-            with frozen_others((other for other in self.kernel_runs if other not in group), self.worker.device):
-                self._first_calls(group, example)
+            self._first_calls(group, example)
         if len(self.kernel_runs) > 1:
             self._match_outputs()
 

@@ -1,4 +1,4 @@
-"""Processes that count in memory that the test sees too: who does not run does not count."""
+"""Processes that count in memory that the test shares: a stopped one does not count."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from sandbox.supervisor.process_freezer import Frozen, freeze
+from sandbox.supervisor.process_freezer import freeze
 
 WITHIN_S = 20.0
 LOOKS = 20
@@ -40,10 +40,15 @@ def pidfd(pid: int) -> Iterator[int]:
     os.close(descriptor)
 
 
-def frozen_by(pid: int, within_s: float) -> Frozen:
-    """`freeze`, of a child of this process that nobody has waited for."""
+def frozen_by(pid: int, wait: Callable[[], None] | None = None) -> frozenset[int]:
+    """`freeze`, of a child of this process that was not waited for."""
+    until = time.monotonic() + WITHIN_S
+
+    def in_time() -> None:
+        assert time.monotonic() < until, "it does not stop"
+
     with pidfd(pid) as descriptor:
-        return freeze(pid, within_s, descriptor)
+        return freeze(pid, descriptor, wait or in_time)
 
 
 def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:
