@@ -32,13 +32,6 @@ class KernelFault(Exception):
         self.compiled = compiled
 
 
-class FreezeViolation(KernelFault):
-    """Frozen processes of the kernel seem to have run. A busy host can cause that too: the job is retried."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Status.CRASHED, message)
-
-
 class OutputFault(KernelFault):
     """The kernel's output has a form that cannot be compared.
 

@@ -74,6 +74,11 @@ class FlagCode(StrEnum):
         "The kernel allows only a few short calls per window, so a window's error is a large part of its time.",
         "Remove host synchronisation from the call, or raise `timeout`.",
     )
+    CPU_TIME_INDICATIVE = (
+        "cpu_time_indicative",
+        "The kernel was timed on a CPU, where it can run beside the clock: the time is only indicative.",
+        "Submit to a worker with a GPU for a time to compare; the verdict holds.",
+    )
     INTERPRETED = (
         "interpreted",
         "Triton's interpreter ran the kernel on the CPU: the time says nothing about a GPU.",

@@ -10,6 +10,8 @@ from kernel_eval_client.typed_members import objects_in_list, text
 
 UPPER_BOUND = "upper_bound"
 """The code of a time that is too short to be measured."""
+CPU_TIME_INDICATIVE = "cpu_time_indicative"
+"""The code of a time that was taken on a CPU."""
 INTERPRETED = "interpreted"
 """The code of a time of Triton's interpreter on the CPU."""
 

@@ -83,7 +83,7 @@ class RunnerWindow:
 
     @property
     def _awake_s(self) -> float:
-        """On the host, busy waiting would disturb the referee as it writes inputs; the runner is frozen then."""
+        """On the host, busy waiting would take a processor from the referee as it writes inputs."""
         return AWAKE_S if self._target.is_cuda else 0.0
 
     def _wait_on_gate(self, sequence_number: int) -> None:

@@ -11,20 +11,20 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from domain.fault import FreezeViolation, InfrastructureFault, JobCancelled, KernelFault
+from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.isolation import oom_kills, process_tree
 from sandbox.isolation.cgroup import Cgroup
 from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message, ProtocolError
 from sandbox.supervisor.captured_output import CapturedOutput
 from sandbox.supervisor.fault_attribution import attribute
-from sandbox.supervisor.process_freezer import Frozen, NotFrozen, freeze, thaw
+from sandbox.supervisor.process_freezer import freeze, thaw
 from sandbox.supervisor.reported_fault import parse_fault
 from sandbox.supervisor.resource_watch import Usage
 
 TICK_S = 0.05
 EXIT_WAIT_S = 0.5
-FREEZE_S = 20.0
+STOP_S, STOP_POLL_S = 20.0, 20e-6
 PROCESS_GROUP = 4
 """PIDFD_SIGNAL_PROCESS_GROUP: send the signal to the whole process group."""
 SUBMISSION_OPS = ("build", "load")
@@ -62,7 +62,7 @@ class RunnerProcess:
         self._ready = False
         self._posted = 0
         self._memory_kills: int | None = None
-        self._frozen: Frozen | None = None
+        self._frozen: frozenset[int] = frozenset()
         self._pidfd = os.pidfd_open(pid)
 
     def exempt(self, descriptor: int) -> None:
@@ -234,30 +234,25 @@ class RunnerProcess:
         own = self._group.memory_kills() if self._group is not None else None
         return oom_kills.oom_kill_count(oom_kills.MACHINE) if own is None else own
 
-    def freeze(self) -> int:
-        """Stops the process and its descendants until `thaw`; returns when none ran any more (time.perf_counter_ns).
+    def freeze(self) -> None:
+        """Stops the process and its descendants until `thaw`.
 
-        Raises FreezeViolation if they do not stop.
+        It has at least STOP_S for that: the deadline may have passed between two requests. Raises KernelFault (TIMEOUT,
+        OUT_OF_MEMORY), JobCancelled.
         """
-        try:
-            frozen = freeze(self.pid, FREEZE_S, self._pidfd)
-        except NotFrozen:
-            self.kill()
-            raise FreezeViolation("the kernel's processes did not stop when the referee froze them") from None
-        self._frozen = frozen
-        return frozen.since_ns
+        deadline, self.deadline = self.deadline, max(self.deadline, time.monotonic() + STOP_S)
+        self._frozen = freeze(self.pid, self._pidfd, self._wait_for_stop)
+        self.deadline = deadline
 
-    def check_frozen(self) -> None:
-        """Raises FreezeViolation if a frozen process has run."""
-        if self._frozen is not None and not self._frozen.stayed_frozen:
-            self.kill()
-            raise FreezeViolation("the kernel's processes ran while the referee had frozen them")
+    def _wait_for_stop(self) -> None:
+        self._watch(time.monotonic(), idle=True)
+        time.sleep(STOP_POLL_S)
 
     def thaw(self) -> None:
         """Lets frozen processes continue."""
-        if self._frozen is not None:
-            thaw(self.pid, self._frozen.pids, self._pidfd)
-            self._frozen = None
+        if self._frozen:
+            thaw(self.pid, self._frozen, self._pidfd)
+            self._frozen = frozenset()
 
     def close_and_wait(self) -> None:
         """Closes the channel and waits until the process exits by itself; kills it at the deadline.
@@ -308,7 +303,7 @@ class RunnerProcess:
         if self._status is None:
             self.stop()
             self._status = self._zygote.reap(self.pid, self._usage.user)
-            self._frozen = None  # Other processes may get its pids from now on.
+            self._frozen = frozenset()  # Other processes may get its pids from now on.
             os.close(self._pidfd)
             if self._group is not None:
                 self._group.close()

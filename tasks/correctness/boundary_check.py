@@ -15,10 +15,8 @@ from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import frozen_others
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
-from tasks.runtime.worker_context import WorkerContext
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
@@ -46,10 +44,8 @@ ROUNDING_DECIDES_MESSAGE = (
 class BoundaryExcuses:
     """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
-    def __init__(self, reference: KernelRun, candidate: KernelRun, worker: WorkerContext, tolerance: Tolerance) -> None:
+    def __init__(self, reference: KernelRun, tolerance: Tolerance) -> None:
         self._reference = reference
-        self._candidate = candidate
-        self._worker = worker
         self._tolerance = tolerance
         self._elements = 0
         self._calls = 0
@@ -109,15 +105,14 @@ class BoundaryExcuses:
         by, began = move_size(self._tolerance, arguments), time.monotonic()
         kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
         try:
-            with frozen_others([self._candidate], self._worker.device):
-                for number, factor in ((0, 0), *PERTURBATIONS):
-                    if time.monotonic() - began > self._left_s:
-                        return
-                    session.set_deadline(budget.within(CALL_S))
-                    outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
-                    if outputs is None:
-                        return
-                    yield outputs
+            for number, factor in ((0, 0), *PERTURBATIONS):
+                if time.monotonic() - began > self._left_s:
+                    return
+                session.set_deadline(budget.within(CALL_S))
+                outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
+                if outputs is None:
+                    return
+                yield outputs
         except KernelFault:
             self.failed = True  # The reference's runner gets no more requests: later faults would not be its own.
         finally:

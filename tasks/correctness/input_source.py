@@ -30,7 +30,7 @@ from validation.inputs.contract_inputs import ContractInputs
 DRAW_BUDGET_S = 10.0
 MIX_BUDGET_S = 5.0
 SLOW_DRAWING_S = 1.0
-"""Seconds of drawing after which a candidate is stopped while its inputs are drawn, on a GPU's host too."""
+"""Seconds of drawing after which a candidate is stopped while its inputs are drawn."""
 MIXED = 1 << 41
 """First number of the mixed sets, far above all others."""
 # Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets.
@@ -252,11 +252,8 @@ class TrialInputs:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
-        stops_candidate = self._candidate is not self._owner and (
-            self._device == "cpu" or self._spent_s > SLOW_DRAWING_S
-        )
         # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
-        with frozen([self._candidate] if stops_candidate else []):
+        with frozen(self._owner.candidate if self._spent_s > SLOW_DRAWING_S else None):
             sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
         return sets

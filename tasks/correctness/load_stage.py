@@ -9,7 +9,6 @@ from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
 from tasks.correctness.input_batches import Arguments
-from tasks.runtime.freeze import frozen_others
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
@@ -54,8 +53,7 @@ class Preparation:
         at_once = self.worker.device.is_cuda and not self.memory.one_call
         groups = [self.kernel_runs] if at_once else [[kernel_run] for kernel_run in self.kernel_runs]
         for group in groups:
-            others = (other for other in self.kernel_runs if other not in group)
-            with frozen_others(others, self.worker.device), self.memory.measured(group):
+            with self.memory.measured(group):
                 self._first_calls(group, example)
         for kernel_run in self.kernel_runs:
             with kernel_run.attribute_faults():

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from domain.fault import FreezeViolation, KernelFault
+from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Status
 from profiling.window.call_buffers import Slots
@@ -26,7 +26,6 @@ from sandbox.supervisor.messages import ModelState
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import TRY_S, Weights, listed
-from tasks.runtime.freeze import undisturbed_window
 from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.compare.comparison import compare
@@ -138,9 +137,9 @@ class ParameterCheck:
 
     def _fail_candidate(self, fault: KernelFault, which: str) -> NoReturn:
         """Blame the candidate for failing where its reference answers, or it could avoid the check by failing. A slow
-        candidate is exempt, and so is one whose window was not frozen."""
+        candidate is exempt."""
         is_slow = fault.status is Status.TIMEOUT and SLOW * self._candidate.estimate_ms / 1e3 > TRY_S
-        if isinstance(fault, FreezeViolation) or is_slow:
+        if is_slow:
             raise fault
         self._candidate.fail(KernelFault(fault.status, f"{fault.message} (with {which})", fault.log))
 
@@ -248,7 +247,7 @@ class ParameterCheck:
         if others and not session.load_state(others):
             return None
         try:
-            window = undisturbed_window(kernel_run, self._trials.kernel_runs, layout, self._trials.worker.device)
+            window = kernel_run.open_window_session.window(layout)
             return layout.read(window.snapshot)[0]
         finally:
             # The later float64 run is compared with outputs under the first weights.

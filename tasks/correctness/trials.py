@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 import torch
 
@@ -15,7 +15,7 @@ from domain.kernel import KernelType
 from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
-from profiling.window.timed_window import Window
+from profiling.window.timed_window import DeferredReadback, Window
 from sandbox.supervisor.messages import without_contents
 from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
@@ -29,7 +29,6 @@ from tasks.correctness.write_checks import (
     input_mutation_differs,
     unwritten_hint,
 )
-from tasks.runtime.freeze import WindowOptions, undisturbed_window
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
@@ -57,6 +56,15 @@ INPUT_LAYOUT_MESSAGE = (
     "clock runs, and no time includes that"
 )
 Outputs = list[torch.Tensor]
+
+
+class WindowOptions(TypedDict, total=False):
+    """Keyword arguments of `profiling.window.timed_window.WindowSession.window`."""
+
+    gated: bool
+    with_events: bool
+    deferred_readback: DeferredReadback | None
+    meanwhile: Callable[[], None] | None
 
 
 class Trials:
@@ -95,7 +103,7 @@ class Trials:
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
-        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.candidate, self.worker, self.tolerance)
+        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.tolerance)
 
     @property
     def warnings(self) -> list[Flag]:
@@ -193,9 +201,7 @@ class Trials:
     def run_window(self, kernel_run: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
         """Run one window of that kernel over its filled slots."""
         with kernel_run.attribute_faults():
-            return undisturbed_window(
-                kernel_run, self.kernel_runs, slots[kernel_run.role], self.worker.device, **options
-            )
+            return kernel_run.open_window_session.window(slots[kernel_run.role], **options)
 
     def judge(self, slots: dict[str, Slots], windows: dict[str, Window], advice: str | None = None) -> None:
         """Compare every call's outputs in full. Without a reference only the guards are checked."""

@@ -5,6 +5,8 @@ Each step hands its results on; what refers to device memory goes into the job's
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from domain.job import Stage
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.load_stage import Preparation
@@ -16,9 +18,9 @@ from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.robustness import check_robustness
 from tasks.runtime.job_context import JobContext
-from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.memory_plan import MemoryPlan
-from tasks.runtime.stream_isolation import Streams, until_stopped
+from tasks.runtime.stream_isolation import Streams
 from tasks.timing.timing_stage import Timekeeper
 
 
@@ -28,7 +30,7 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
     Raises RestartJob, JobCancelled, InfrastructureFault.
     """
     device.memory_plan = MemoryPlan(job, kernel_runs)
-    with until_stopped(kernel_runs, job.queues, job.request.timeout), device.memory_plan.retried():
+    with suppress(Stopped), device.memory_plan.retried():
         streams = Streams(job.queues, kernel_runs, job.budget)
         trials = _validate(job, kernel_runs, device, device.memory_plan, streams)
         device.timekeeper = timekeeper = Timekeeper(trials, streams)

@@ -106,6 +106,13 @@ class KernelRun:
             raise ValueError(f"the {self.role} has no runner")
         return self.session
 
+    @property
+    def open_window_session(self) -> WindowSession:
+        """The window session of its runner. Raises ValueError if it has none, which is a bug of this service."""
+        if self.window_session is None:
+            raise ValueError(f"the {self.role} has no window session")
+        return self.window_session
+
     def fail(self, fault: KernelFault) -> NoReturn:
         """Records a fault that the referee detected as this kernel's, and raises Stopped."""
         self.fault = fault

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from domain.fault import FreezeViolation
 from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
-from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
 
 MAKES_STREAMS = re.compile(r"\b(External)?Stream\s*\(|StreamCreate|StreamFromPool|graph", re.IGNORECASE)
@@ -44,9 +42,8 @@ class Queues:
 
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
-    `final`: the job does not restart for other queues. `freeze_retry_used`: it has restarted once because a frozen
-    process seemed to run. `one_call`: it ran out of device memory, so that its runners take turns
-    (tasks.runtime.memory_plan).
+    `final`: the job does not restart for other queues. `one_call`: it ran out of device memory, so that its calls are
+    judged one at a time (tasks.runtime.memory_plan).
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -54,7 +51,6 @@ class Queues:
     spent_s: float = 0.0
     held_s: float = 0.0
     final: bool = False
-    freeze_retry_used: bool = False
     one_call: bool = False
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
@@ -89,23 +85,6 @@ def run_until_final(run: Callable[[Queues], Report], queues: Queues) -> tuple[Re
             return run(queues), queues
         except RestartJob as restart:
             queues = restart.queues
-
-
-@contextmanager
-def until_stopped(kernel_runs: Sequence[KernelRun], queues: Queues, seconds: float) -> Iterator[None]:
-    """Swallows Stopped, which a kernel run's fault raises: the job goes on to its report.
-
-    Raises RestartJob the first time that a frozen process seems to have run, if enough of the job's `seconds` are left:
-    on a busy host a process that has just stopped can look as if it ran (ADR 18).
-    """
-    began = time.monotonic()
-    try:
-        yield
-    except Stopped:
-        next_queues = with_time_spent(queues, kernel_runs, began, seconds)
-        seemed_to_run = any(isinstance(kernel_run.fault, FreezeViolation) for kernel_run in kernel_runs)
-        if next_queues is not None and seemed_to_run and not queues.freeze_retry_used:
-            raise RestartJob(replace(next_queues, freeze_retry_used=True)) from None
 
 
 def with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: float, seconds: float) -> Queues | None:

@@ -42,6 +42,10 @@ REPLAYED = Flag(
     "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
 )
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
+CPU_TIME_INDICATIVE = Flag(
+    FlagCode.CPU_TIME_INDICATIVE,
+    "timed on a CPU, where a kernel can compute before the clock starts and slow others: the time is only indicative",
+)
 INTERPRETED = Flag(
     FlagCode.INTERPRETED,
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
@@ -294,6 +298,7 @@ class Timekeeper:
             *(taken.own_flags if is_candidate else ()),
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
+            None if self.worker.device.is_cuda else CPU_TIME_INDICATIVE,
             INTERPRETED if interpreted else None,
             RATES_UNKNOWN if self.worker.device.is_cuda and self.worker.ceilings() == UNKNOWN else None,
             NOT_CHOSEN if own_queue_unknown else None,

@@ -10,7 +10,6 @@ from profiling.results.samples import WindowSetup
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, Window
 from tasks.correctness.trials import Trials
-from tasks.runtime.freeze import frozen_others
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
 from tasks.timing.allocation_shuffle import shuffle_allocations
@@ -95,7 +94,7 @@ class WindowRunner:
         after_window: Slots | None = None,
     ) -> Clock:
         """A null window, gated or streamed like the windows of that setup."""
-        with self._counted(), frozen_others(self.kernel_runs, self.worker.device):
+        with self._counted():
             if after_window is not None and not setup.gated:
                 self.worker.null_window(after_window, gated=False)
             return self.worker.null_window(layout, gated=setup.gated, deferred_readback=deferred_readback)

@@ -81,7 +81,9 @@ def test_members_of_another_type_leave_a_flag_empty() -> None:
 
 
 def test_the_codes_that_the_client_knows_are_the_service_s() -> None:
-    assert {flags.UPPER_BOUND, flags.INTERPRETED, flags.LOWER_PRECISION} <= {str(code) for code in FlagCode}
+    assert {flags.UPPER_BOUND, flags.CPU_TIME_INDICATIVE, flags.INTERPRETED, flags.LOWER_PRECISION} <= {
+        str(code) for code in FlagCode
+    }
 
 
 def test_the_service_flags_a_bound_with_that_code() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kernel_eval_client import Result, Retry, errors
+from kernel_eval_client.flag import CPU_TIME_INDICATIVE
 from kernel_eval_client.rewards import KernelReward, Shaping, extract
 from kernel_eval_client.rewards.verl import compute_score, compute_scores, reward_of
 from tests.client.failing import BROKEN, Reply, Told, listening, problem
@@ -98,6 +99,9 @@ def test_what_is_known_to_be_harmless_can_be_ignored() -> None:
     assert Shaping().of_result(windows).held_back == ("in 3 of 14 windows",)
     assert Shaping(ignored=("upper_bound",)).of_result(windows).reward == 1.0
     assert Shaping(ignored=("upper_bound", "events_mismatch")).of_result(windows).reward == 2.0
+    cpu = judged(speedup=FAST, flags=[{"code": CPU_TIME_INDICATIVE, "message": "timed on a CPU", "data": {}}])
+    assert Shaping().of_result(cpu).reward == 1.0
+    assert Shaping(ignored=(CPU_TIME_INDICATIVE,)).of_result(cpu).reward == 2.0
     low = judged(speedup=FAST, comparison={"precision_check": {"finding": LOW}})
     assert Shaping(lower_precision=True).of_result(low).reward == 2.0
 
@@ -133,7 +137,8 @@ def test_a_batch_is_judged_and_the_same_source_once(url: str) -> None:
     scored = reward.score(completions, [TWICE] * 5)
     assert [each.verdict for each in scored] == ["passed", "wrong_result", "no_code", "passed", "compile_error"]
     assert scored[0] is scored[3]
-    assert [each.reward for each in scored][1:3] == [0.0, 0.0] and (scored[0].reward or 0.0) >= 1.0
+    assert [each.reward for each in scored][1:3] == [0.0, 0.0] and scored[0].reward == 1.0
+    assert any("timed on a CPU" in reason for reason in scored[0].held_back), "a CPU's time earns no bonus"
     assert reward([WRONG], reference=[TWICE], prompts=["p"], trainer_state=None) == [0.0]
     assert reward.__name__ == "kernel_reward"
 

@@ -1,4 +1,4 @@
-"""Processes that count in memory that the test sees too: who does not run does not count."""
+"""Processes that count in memory that the test shares: a stopped one does not count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from sandbox.supervisor.process_freezer import Frozen, freeze
+from sandbox.supervisor.process_freezer import freeze
 
 WITHIN_S = 20.0
 LOOKS = 20
@@ -40,21 +40,15 @@ def pidfd(pid: int) -> Iterator[int]:
     os.close(descriptor)
 
 
-class Stamps:
-    """The clock of `freeze`, which notes each time that it was asked for, in ns."""
+def frozen_by(pid: int, wait: Callable[[], None] | None = None) -> frozenset[int]:
+    """`freeze`, of a child of this process that was not waited for."""
+    until = time.monotonic() + WITHIN_S
 
-    def __init__(self) -> None:
-        self.given: list[int] = []
+    def in_time() -> None:
+        assert time.monotonic() < until, "it does not stop"
 
-    def __call__(self) -> int:
-        self.given.append(time.perf_counter_ns())
-        return self.given[-1]
-
-
-def frozen_by(pid: int, within_s: float, clock_ns: Callable[[], int] = time.perf_counter_ns) -> Frozen:
-    """`freeze`, of a child of this process that nobody has waited for."""
     with pidfd(pid) as descriptor:
-        return freeze(pid, within_s, descriptor, clock_ns)
+        return freeze(pid, descriptor, wait or in_time)
 
 
 def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:

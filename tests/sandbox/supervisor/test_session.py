@@ -178,6 +178,28 @@ def test_an_endless_loop_ends_at_its_deadline(session, folder):
     assert caught.value.status is Status.TIMEOUT and "timed out" in caught.value.message
 
 
+def test_a_runner_whose_deadline_has_passed_can_be_frozen(session, folder):
+    """It passes between two requests, where a check had set it: that is no fault of the kernel."""
+    one = session()
+    load(one, function("return args[0] + 1"), folder)
+    one.set_deadline(time.monotonic() - 1)
+    one.runner.freeze()
+    assert _state(one.runner.pid) == "T"
+    one.runner.thaw()
+    one.set_deadline(time.monotonic() + 30)
+    assert len(one.probe([torch.ones(2)], 1).outputs) == 1
+
+
+def test_a_frozen_runner_that_is_cancelled_is_killed(session, folder):
+    cancelled = threading.Event()
+    one = session(cancelled=cancelled.is_set)
+    load(one, function("return args[0] + 1"), folder)
+    cancelled.set()
+    with pytest.raises(JobCancelled):
+        one.runner.freeze()
+    assert not one.runner.alive
+
+
 def test_a_cancelled_runner_is_killed(session, folder):
     cancelled = threading.Event()
     runner = session(cancelled=cancelled.is_set)
@@ -276,9 +298,13 @@ def test_a_dead_zygote_is_the_services_fault_not_the_kernels(tmp_path: Path):
     assert not _running(pid)
 
 
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def _running(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return _state(pid) != "Z"
     except FileNotFoundError:
         return False
 

@@ -133,6 +133,7 @@ def test_evaluate_answers_in_the_originals_shape(worker: WorkerContext) -> None:
     assert result["runtime"] == result["runtime_stats"]["mean"] > 0
     assert result["compilation_error"] is None and result["validation_error"] is None
     assert result["timing"]["method"] == "host_window" and result["timing"]["windows"] >= 3
+    assert FlagCode.CPU_TIME_INDICATIVE in (flag["code"] for flag in result["timing"]["flags"])
     assert result["inputs"]["source"] == "inferred" and result["inputs"]["inferred"]
 
 

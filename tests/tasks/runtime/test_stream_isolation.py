@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from domain.fault import FreezeViolation, KernelFault
 from domain.kernel import Kernel, KernelType
-from domain.result import CANDIDATE, REFERENCE, Status
-from tasks.runtime.kernel_run import Build, KernelRun, Stopped
+from domain.result import CANDIDATE, REFERENCE
+from tasks.runtime.kernel_run import Build, KernelRun
 from tasks.runtime.stream_isolation import (
     ALL,
     GAIN,
@@ -20,7 +19,6 @@ from tasks.runtime.stream_isolation import (
     initial_queues,
     roles_with_own_queues,
     run_until_final,
-    until_stopped,
 )
 from tasks.runtime.time_budget import TimeBudget
 
@@ -157,34 +155,3 @@ def test_whose_streams_have_queues_of_their_own_is_what_they_were_given() -> Non
     both = [kernel_run(REFERENCE, one_queue=False), kernel_run(CANDIDATE, one_queue=True)]
     assert roles_with_own_queues(both) == [REFERENCE]
     assert Queues(frozenset((CANDIDATE,))).of(both) == [False, True]
-
-
-def stopped(fault: KernelFault | None, queues: Queues, seconds: float, build_s: float = 0) -> None:
-    held: Any = SimpleNamespace(role=CANDIDATE, fault=fault, build=Build(seconds=build_s))
-    with until_stopped([held], queues, seconds):
-        raise Stopped
-
-
-def test_who_seems_for_the_first_time_not_to_have_stood_still_begins_anew() -> None:
-    with pytest.raises(RestartJob) as anew:
-        stopped(FreezeViolation("it ran"), Queues(ALL, spent_s=2.0, held_s=1.0), SECONDS, build_s=3.0)
-    found = anew.value.queues
-    assert found.freeze_retry_used and found.multi_queue_roles == ALL and found.held_s == 1.0
-    assert found.spent_s == pytest.approx(5.0, abs=0.5), "it is the job's time"
-    assert restart(lambda: stopped(FreezeViolation("it ran"), found, SECONDS)) is None
-
-
-def test_any_other_fault_stays() -> None:
-    assert restart(lambda: stopped(KernelFault(Status.CRASHED, "it crashed"), Queues(), SECONDS)) is None
-    assert restart(lambda: stopped(None, Queues(), SECONDS)) is None
-
-
-def test_who_has_no_time_to_begin_anew_seems_what_he_seems() -> None:
-    late = Queues(spent_s=SECONDS - 1)
-    assert restart(lambda: stopped(FreezeViolation("it ran"), late, SECONDS, build_s=3.0)) is None
-
-
-def test_a_doubt_is_remembered_by_who_begins_anew_for_another_reason() -> None:
-    with pytest.raises(RestartJob) as anew:
-        streams(Queues(freeze_retry_used=True), kernel_run(several=True)).check_first_call()
-    assert anew.value.queues.freeze_retry_used
