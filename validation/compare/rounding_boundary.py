@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from validation.compare.bitwise import pieces
+from validation.compare.bitwise import count_true, pieces
 from validation.compare.comparison import PIECE
 from validation.compare.element_errors import wrong_elements
 from validation.compare.tolerance import Tolerance, effective_tolerance
@@ -45,11 +45,13 @@ def few_are_wrong(expected: Outputs, actual: Outputs, requested: Tolerance) -> b
         tolerance, length, last_row = effective_tolerance(want.dtype, requested), row_length(want), -1
         for start, wrong in _wrong_pieces(want, got, tolerance):
             positions = wrong.nonzero().flatten()
+            if not len(positions):
+                continue
             elements += len(positions)
-            found = positions.add_(start).div_(length, rounding_mode="floor").unique_consecutive()
-            if len(found):
-                rows += len(found) - int(found[0] == last_row)  # A row may lie in two pieces.
-                last_row = int(found[-1])
+            found = positions.add_(start).div_(length, rounding_mode="floor")
+            # A row may lie in two pieces.
+            rows += count_true(found[1:] != found[:-1]) + int(found[0] != last_row)
+            last_row = int(found[-1])
     return few_enough(elements, rows, expected)
 
 

@@ -107,10 +107,9 @@ def _is_uniform(moments: _Moments) -> bool:
         return False
     errors = SURELY / math.sqrt(moments.count)
     # A uniform distribution's values have a mean of 1/2 and a variance of 1/12, their squares 1/3 and 4/45.
-    return (
-        abs(moments.mean - 1 / 2) < errors * math.sqrt(1 / 12)
-        and abs(moments.mean_square - 1 / 3) < errors * math.sqrt(4 / 45)
-    )
+    return abs(moments.mean - 1 / 2) < errors * math.sqrt(1 / 12) and abs(
+        moments.mean_square - 1 / 3
+    ) < errors * math.sqrt(4 / 45)
 
 
 def _structure(tensor: torch.Tensor) -> ValueTraits:
