@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
+from sandbox.supervisor.messages import Loaded
 from tasks.correctness.input_batches import Arguments
+from tasks.correctness.weight_sync import SAME_SEED, Weights
 from tasks.runtime.freeze import frozen_others
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
@@ -21,14 +24,19 @@ COMPILED_LATE = (
     "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
     "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
 )
+CONSTRUCTED_AGAIN = (
+    'constructed again on the host, where the candidate\'s constructor has to run; with `draw_on` "host" both are '
+    "constructed there at first"
+)
 
 
 class Preparation:
     """Prepares the kernels of one job, each in a runner: the reference, if there is one, and the candidate."""
 
-    def __init__(self, kernel_runs: list[KernelRun], worker: WorkerContext) -> None:
+    def __init__(self, kernel_runs: list[KernelRun], worker: WorkerContext, draw_on: DrawOn) -> None:
         self.kernel_runs = kernel_runs
         self.worker = worker
+        self._draw_on = draw_on
 
     def time_launches(self, cancelled: Callable[[], bool]) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
@@ -100,13 +108,41 @@ class Preparation:
             # Check before drawing: the host overcommits memory, and the kernel would kill this process.
             if kernel_run.kernel.io is not None:
                 self._admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
-            # Both models start from the same seed, so that equal layers have equal weights.
-            kernel_run.loaded = session.load(
-                kernel_run.kernel, kernel_run.artifact, self._init_arguments(kernel_run), seed
-            )
+            kernel_run.loaded = self._construct(kernel_run, seed, self._place(kernel_run))
         kernel_run.compiled = True
         kernel_run.entry = kernel_run.loaded.entry
         kernel_run.facts |= kernel_run.loaded.facts
+
+    def share_weights(self, weights: Weights, seed: int) -> None:
+        """Copy the reference's weights into the candidate. Where they do not fit, both have drawn theirs on one side.
+
+        A candidate whose constructor needs the host where the reference's does not has other random numbers. The
+        reference is then constructed again, on the host too.
+        """
+        weights.share()
+        reference, candidate = self.kernel_runs
+        sides = [kernel_run.loaded.constructed_on for kernel_run in (reference, candidate) if kernel_run.loaded]
+        if weights.summary != SAME_SEED or sides != [DrawOn.DEVICE, DrawOn.HOST]:
+            return
+        with reference.attribute_faults():
+            try:
+                reference.loaded = self._construct(reference, seed, DrawOn.HOST)
+            except KernelFault as fault:
+                raise KernelFault(fault.status, f"{fault.message} ({CONSTRUCTED_AGAIN})", fault.log) from fault
+        weights.share()
+
+    def _place(self, kernel_run: KernelRun) -> DrawOn:
+        """Where a kernel's source makes its tensors: the candidate's where the reference's constructor did."""
+        reference = self.kernel_runs[0]
+        if kernel_run is reference or reference.loaded is None:
+            return self._draw_on
+        return reference.loaded.constructed_on or self._draw_on
+
+    def _construct(self, kernel_run: KernelRun, seed: int, draw_on: DrawOn) -> Loaded:
+        """Load a kernel. All models start from one seed, so that equal layers have equal weights."""
+        return kernel_run.open_session.load(
+            kernel_run.kernel, kernel_run.artifact, self._init_arguments(kernel_run), seed, draw_on=draw_on
+        )
 
     def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""

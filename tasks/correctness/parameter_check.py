@@ -224,7 +224,13 @@ class ParameterCheck:
         session.set_deadline(self._until)
         init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(
-            candidate.kernel, candidate.artifact, init, self._seed, noise=noise, all_constants=all_constants
+            candidate.kernel,
+            candidate.artifact,
+            init,
+            self._seed,
+            noise=noise,
+            all_constants=all_constants,
+            draw_on=candidate.loaded.constructed_on if candidate.loaded is not None else None,
         )
         weights = session.state().weights
         if loaded.left_state:

@@ -177,14 +177,14 @@ class _Job:
     def evaluate(self) -> None:
         """Run everything that needs the device, under its lease and within the request's time."""
         self.progress(Stage.LOAD)
-        preparation = Preparation(self.kernel_runs, self.worker)
+        preparation = Preparation(self.kernel_runs, self.worker, self.request.draw_on)
         preparation.time_launches(self.cancelled)  # Launch overhead must not count as a kernel's time.
         streams = Streams(self.queues, self.kernel_runs, self.request.timeout)
         preparation.load(streams.deadline, self.weights_seed)
         self.inputs = TrialInputs(self.kernel_runs[0], self.candidate, self.worker.device.name, self.secret)
         if self.reference is not None:
             self.weights = Weights(self.reference, self.candidate)
-            self.weights.share()
+            preparation.share_weights(self.weights, self.weights_seed)
         self.progress(Stage.VALIDATE)
         self.example = self.inputs.first()
         preparation.first_calls(self.example)
