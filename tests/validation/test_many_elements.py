@@ -31,7 +31,7 @@ BESIDE = 1 * GIB
 """Maximum memory beside both outputs."""
 TOLERANCE = requested(None, None)
 WAYS = [
-    pytest.param("cpu", marks=pytest.mark.slow),  # A minute of a core, and 6 GiB.
+    pytest.param("cpu", marks=pytest.mark.slow),  # Three minutes of a core in all, and up to 6 GiB.
     pytest.param("cuda", marks=pytest.mark.gpu),
 ]
 EVERY = pytest.mark.parametrize("device", WAYS)
