@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from domain.draw_on import DrawOn
 from domain.kernel import Kernel, KernelType
 
 
@@ -16,11 +17,13 @@ class Target:
     """The device and architecture to build for and run on: a torch device name, and an `arch` such as "sm_90" or None.
 
     `toolchain` is the folder of the compilers for extensions (backends.extensions.toolchain), None for the stock ones.
+    `draw_on` is where a source's own code makes its tensors, unless it cannot.
     """
 
     device: str
     arch: str | None
     toolchain: str | None = None
+    draw_on: DrawOn = DrawOn.DEVICE
 
     @property
     def is_cuda(self) -> bool:
@@ -44,6 +47,12 @@ class Executable(ABC):
 
     entry: str
     """The called object, as the source's author knows it: `class Model`, `function f`, `kernel vector_add`."""
+
+    constructed_on: DrawOn | None = None
+    """Where the constructor made its tensors; None without a constructor. A module's weights are on the device."""
+
+    drawn_on: DrawOn = DrawOn.HOST
+    """Where the last inputs of the source itself were made."""
 
     compiled: Sequence[str] = ()
     """Names of the extensions that had to be compiled so far while the job held the device."""

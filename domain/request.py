@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from domain.budget import Budget
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
+from domain.draw_on import DrawOn
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
@@ -40,6 +41,7 @@ class Request:
     - `artifacts`: forms in which the code of each kernel is returned.
     - `device_metrics`: hardware counters to read for each kernel.
     - `sanitize`: run compute-sanitizer on the candidate.
+    - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -62,6 +64,7 @@ class Request:
     reuse: bool = False
     artifacts: tuple[Form, ...] = ()
     sanitize: bool = False
+    draw_on: DrawOn = DrawOn.DEVICE
     tried: bool = False
 
     @property
@@ -140,6 +143,7 @@ class Request:
             reuse=wire.get("reuse", False),
             artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
             sanitize=wire.get("sanitize", False),
+            draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -162,4 +166,5 @@ class Request:
             "reuse": self.reuse,
             "artifacts": [form.value for form in self.artifacts],
             "sanitize": self.sanitize,
+            "draw_on": self.draw_on.value,
         }

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from environs import Env, EnvError, ValidationError, validate
 
+from domain.host_memory import USUAL_JOBS_AT_ONCE, runner_memory_share
+
 MIB = 1 << 20
 AUTO, ON, OFF = "auto", "on", "off"
 AVAILABLE, STRICT = "available", "strict"
@@ -123,7 +125,7 @@ def settings() -> Settings:
         max_batch=1000,
         max_queue=env.int("MAX_QUEUE", 100_000, validate=validate.Range(1)),
         records_memory=env.int("RECORDS_MEMORY_MIB", 4096, validate=validate.Range(1)) * MIB,
-        runner_memory=env.int("RUNNER_MEMORY_MIB", 8192, validate=validate.Range(1)) * MIB,
+        runner_memory=_runner_memory(env),
         sandbox=_required_layers(env.str("SANDBOX", AVAILABLE, validate=_validate_layers)),
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
@@ -140,6 +142,14 @@ def settings() -> Settings:
     if read.shared_builds and not read.build_cache:
         raise EnvError("SHARED_BUILDS_MIB shares builds of the local cache: set BUILD_CACHE_MIB too")
     return read
+
+
+def _runner_memory(env: Env) -> int:
+    """As it is set, else what one worker's jobs may take. The stack sets it where a machine has several workers."""
+    if env.str("RUNNER_MEMORY_MIB", ""):
+        return env.int("RUNNER_MEMORY_MIB", validate=validate.Range(1)) * MIB
+    share = runner_memory_share(env.int("MAX_WORKERS", None) or USUAL_JOBS_AT_ONCE)
+    return share // MIB * MIB
 
 
 def _state_folder(state_home: str) -> Path:

@@ -6,11 +6,12 @@ import socket
 import sys
 from pathlib import Path
 
+from domain.host_memory import runner_memory_share
 from domain.paths import ROOT
-from domain.settings import Settings
+from domain.settings import MIB, Settings
 from stack.child import Program
 from stack.devices import Gpu
-from stack.environment import for_child
+from stack.environment import for_child, is_set
 
 GPU_WORKERS = 4
 CPU_WORKERS = 2
@@ -36,10 +37,16 @@ def workers(settings: Settings, gpus: list[Gpu], temporary: Path) -> list[Progra
     # Kernels run on the same cores: the referee's spinning threads would make a small job take up to five times as long
     # on a busy machine (docs/measurements.md).
     sleeping = {} if gpus else {"OMP_WAIT_POLICY": "passive"}
+    more = sleeping | _runner_memory(len(pinned) * concurrency)
     return [
-        _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible, **sleeping))
+        _worker(name, concurrency, settings, for_child(settings, temporary, CUDA_VISIBLE_DEVICES=visible, **more))
         for name, visible in pinned.items()
     ]
+
+
+def _runner_memory(jobs_at_once: int) -> dict[str, str]:
+    """The share of one submission's process, unless the user has set it: a worker does not know of the others."""
+    return {} if is_set("RUNNER_MEMORY_MIB") else {"RUNNER_MEMORY_MIB": str(runner_memory_share(jobs_at_once) // MIB)}
 
 
 def jobs_at_once(settings: Settings, gpus: list[Gpu]) -> int:

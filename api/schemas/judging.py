@@ -10,6 +10,7 @@ from api.schemas.device_metrics import CountersField
 from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, WholeNumber, one_of
 from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
+from domain.draw_on import DrawOn
 from domain.listing import Form
 from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
 from domain.settings import HIGHEST_PRIORITY
@@ -120,6 +121,14 @@ class LookingSchema(JudgingSchema):
         metadata={
             "description": "Also store each kernel's code as text: `GET /job/<job_id>/artifacts`. `ttir`, `ttgir` and "
             "`llir` are stages of a Triton kernel."
+        },
+    )
+    draw_on = Text(
+        load_default=DrawOn.DEVICE.value,
+        validate=one_of(DrawOn),
+        metadata={
+            "description": "Where `get_inputs()`, `get_init_inputs()` and constructors make the tensors whose device "
+            "they do not name. A source that cannot do so on the device does it on the host (`inputs.drawn_on`)."
         },
     )
     replay_seed = Text(

@@ -12,6 +12,7 @@ from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_fie
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
+from domain.draw_on import DrawOn
 from domain.kernel import KernelType
 from domain.request import Request
 from domain.settings import settings
@@ -189,6 +190,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "profile": data.get("profile", False),
             "artifacts": data.get("artifacts", []),
             "replay_seed": data.get("replay_seed"),
+            "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

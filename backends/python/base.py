@@ -23,11 +23,13 @@ from backends.source.argument_binding import (
     input_maker,
     signature_of,
 )
+from backends.source.default_device import DefaultDevice, keeps_other_tensors
 from backends.source.entry_point import Entry, resolve
 from backends.source.error_report import asks_for_gpu, fault, gradient_hint, reached_source, summary
 from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
+from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -112,17 +114,18 @@ class PythonExecutable(Executable):
         self._folder = folder
         self._target = target
         self._init: list[Any] | None = None
-        self._inputs_on_device = target.is_cuda
+        self._inputs_device = DefaultDevice(target)
         self._plan: InputPlan | None = None
         self._instance: Any = None
         self._callable: Callable[..., Any] = entry.target
         if entry.method is not None:
-            maker = input_maker("get_init_inputs", [module, entry.target])
-            self._init = self._call_maker("get_init_inputs", maker, seed)
-            seed_everything(seed)
-            self._instance = construct(entry.target, self._init, self._on_device(init))
-            if isinstance(self._instance, torch.nn.Module):
-                self._instance = self._instance.to(target.device)
+            constructor_device = DefaultDevice(target)
+            self._instance = constructor_device.run(
+                lambda: self._constructed(module, entry, init, seed),
+                suits=lambda instance: not keeps_other_tensors(instance),
+                is_final=self._is_compile_error,
+            )
+            self.constructed_on = constructor_device.used
             # Call the instance itself for forward, so that hooks and torch.compile's wrapper run.
             through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
@@ -133,6 +136,17 @@ class PythonExecutable(Executable):
         self._get_inputs = input_maker("get_inputs", holders)
         self._passed = contract_arguments(self._signature, kernel.io)
         self._borrows_arguments = kernel.io is None and self._get_inputs is None
+
+    def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
+        maker = input_maker("get_init_inputs", [module, entry.target])
+        self._init = self._call_maker("get_init_inputs", maker, seed)
+        seed_everything(seed)
+        instance = construct(entry.target, self._init, self._on_device(init))
+        return instance.to(self._target.device) if isinstance(instance, torch.nn.Module) else instance
+
+    def _is_compile_error(self, error: Exception) -> bool:
+        """Whether a compiler refused the source: it would do so on the host too, after the same time."""
+        return fault(error, "", self._folder, self._target).status is Status.COMPILE_ERROR
 
     def resume(self) -> None:
         self._restore_rng()
@@ -167,15 +181,11 @@ class PythonExecutable(Executable):
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         try:
-            # Make inputs on the GPU where the source allows it: drawing on the host and copying takes a thousand times
-            # as long, and the job holds the device meanwhile.
-            if self._inputs_on_device:
-                try:
-                    with torch.device(self._target.device):
-                        return self._call_maker("get_inputs", self._get_inputs, seed)
-                except Exception:
-                    self._inputs_on_device = False
-            return self._call_maker("get_inputs", self._get_inputs, seed)
+            made: list[Any] | None = self._inputs_device.run(
+                lambda: self._call_maker("get_inputs", self._get_inputs, seed), is_final=self._is_compile_error
+            )
+            self.drawn_on = self._inputs_device.used
+            return made
         except Exception as error:
             raise fault(error, "calling get_inputs()", self._folder, self._target) from error
 
@@ -185,6 +195,7 @@ class PythonExecutable(Executable):
                 self._plan = find_plan(
                     self._first_call, self._signature, self._instance, self._target, seed, self.entry
                 )
+            self.drawn_on = DrawOn.DEVICE if self._target.is_cuda else DrawOn.HOST
             return self._plan.draw(seed, self._target), f"inputs were inferred: {self._plan.described()}"
         except (Exception, SystemExit) as error:
             doing = f"calling {self.entry} with guessed inputs{gradient_hint(error)}"

@@ -18,6 +18,8 @@ KernelLike = Kernel | Mapping[str, Any]
 Budget = Literal["quick", "default", "precise"]
 Counters = bool | Literal["basic", "full"] | Sequence[str]
 """The hardware counters to read: none, basic (also True), full, or basic with further metrics by name."""
+DrawOn = Literal["device", "host"]
+"""Where a source's own code makes its tensors."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
@@ -48,6 +50,7 @@ class Options(TypedDict, total=False):
     artifacts: Sequence[Form]
     device_metrics: Counters
     sanitize: bool
+    draw_on: DrawOn
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Submission:
     artifacts: Sequence[Form] | None = None
     device_metrics: Counters | None = None
     sanitize: bool | None = None
+    draw_on: DrawOn | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -12,7 +12,7 @@ SAMPLED = 32
 """Number of output elements that are searched for in the inputs; floats cannot all occur there by chance."""
 
 SEARCHED = 1 << 24
-"""Number of input elements searched at a time: a mask of 16 MiB."""
+"""Number of elements compared or searched at a time: a mask of 16 MiB."""
 
 
 def in_place_bytes(outputs: Sequence[torch.Tensor]) -> int:
@@ -33,25 +33,40 @@ def returned_bytes(
     for one, other in zip(outputs, of_another_call, strict=True):
         if one.shape != other.shape or one.dtype != other.dtype or not one.numel():
             continue
-        words = _words(one).reshape(-1)
-        changed = (words != _words(other).reshape(-1)).nonzero().flatten()
-        if not len(changed) or any(_occurs(words, changed, tensor) for tensor in inputs):
+        sides = _words(one).reshape(-1), _words(other).reshape(-1)
+        changed, sample = _changed(*sides)
+        if not changed or any(_occurs(sample, tensor) for tensor in inputs):
             continue
-        share = len(changed) / words.numel()
+        share = changed / sides[0].numel()
         counted += int(share * _distinct(one) * one.element_size())
     return counted
 
 
-def _occurs(words: torch.Tensor, changed: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a sample of the output's changed words all occur in `tensor`, without signs (a conjugate is a view)."""
+def _changed(one: torch.Tensor, other: torch.Tensor) -> tuple[int, torch.Tensor]:
+    """The number of words that differ, and SAMPLED of them, spread evenly, without the sign of a float."""
+    pairs = list(zip(torch.split(one, SEARCHED), torch.split(other, SEARCHED), strict=True))
+    counts = [int((a != b).view(torch.int8).sum(dtype=torch.int32)) for a, b in pairs]
+    total = sum(counts)
+    count = min(SAMPLED, total)
     # In integers: a float32 linspace rounds past the end of a tensor of 64 M elements.
-    count = min(SAMPLED, len(changed))
-    spread = torch.arange(count, device=changed.device) * (len(changed) - 1) // max(count - 1, 1)
-    sample = _unsigned(words[changed[spread]]).to(tensor.device)
+    ranks = [number * (total - 1) // max(count - 1, 1) for number in range(count)]
+    sample, before = [one[:0]], 0
+    for (a, b), in_piece in zip(pairs, counts, strict=True):
+        own = [rank - before for rank in ranks if before <= rank < before + in_piece]
+        if own:  # An index takes eight bytes for each changed word, so only a piece's are held.
+            sample.append(a[(a != b).nonzero().flatten()[own]])
+        before += in_piece
+    return total, _unsigned(torch.cat(sample))
+
+
+def _occurs(sample: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a sample of the output's changed words all occur in `tensor`, without signs (a conjugate is a view)."""
+    sample = sample.to(tensor.device)
     occurs = torch.zeros_like(sample, dtype=torch.bool)
-    for piece in torch.split(_unsigned(_memory(tensor, words.element_size())), SEARCHED):
+    for piece in torch.split(_memory(tensor, sample.element_size()), SEARCHED):
+        words = _unsigned(piece)
         for index in (~occurs).nonzero().flatten().tolist():
-            occurs[index] = (piece == sample[index]).any()
+            occurs[index] = (words == sample[index]).any()
     return bool(occurs.all())
 
 

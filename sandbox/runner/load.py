@@ -26,6 +26,7 @@ def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) 
         "op": "loaded",
         "entry": executable.entry,
         "init": init_wire,
+        "constructed_on": executable.constructed_on,
         "facts": artifact.facts,
         "left_state": left_state,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backends.base import Target
+from domain.draw_on import DrawOn
 from domain.kernel import Kernel
 from sandbox.protocol.channel import Message
 
@@ -10,4 +11,5 @@ from sandbox.protocol.channel import Message
 def assignment(message: Message) -> tuple[Kernel, Target]:
     """The submission, and the target that it is built for."""
     fields = message["target"]
-    return Kernel.from_wire(message["kernel"]), Target(fields["device"], fields["arch"], fields["toolchain"])
+    target = Target(fields["device"], fields["arch"], fields["toolchain"], DrawOn(fields["draw_on"]))
+    return Kernel.from_wire(message["kernel"]), target

@@ -125,7 +125,13 @@ class Runner:
             sets.append(own)
         sets = self._retain(sets)
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
-        return {"op": "value", "value": sets[0] if same_structure else sets, "stacked": same_structure, "note": note}
+        return {
+            "op": "value",
+            "value": sets[0] if same_structure else sets,
+            "stacked": same_structure,
+            "note": note,
+            "drawn_on": self._loaded.drawn_on,
+        }
 
     def state(self, message: Message) -> Message:
         """The weights, and which of them are parameters; retained for `export`."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
+from domain.draw_on import DrawOn
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
 from sandbox.protocol import output_structure
@@ -34,12 +35,14 @@ class Loaded:
     """The runner's report of a loaded kernel: name of its entry, constructor arguments, static facts.
 
     `left_state`: whether an earlier load left state that this one finds, if the kernel was loaded before.
+    `constructed_on`: where the constructor made its tensors; None without a constructor.
     """
 
     entry: str
     init: list[Any] | None
     facts: dict[str, Any]
     left_state: bool = False
+    constructed_on: DrawOn | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,11 @@ def _view(wire: Any, output: torch.Tensor) -> ArgumentView | None:
     leaf, offset, *strides = wire
     dtype = str(output.dtype).removeprefix("torch.")
     return ArgumentView(leaf, TensorRef(dtype, tuple(output.shape), tuple(strides), offset))
+
+
+def parse_draw_on(wire: Any) -> DrawOn | None:
+    """Where a source made its tensors, by its runner's word; None if that is malformed."""
+    return DrawOn(wire) if isinstance(wire, str) and wire in list(DrawOn) else None
 
 
 def parse_launches(wire: Any) -> int | None:

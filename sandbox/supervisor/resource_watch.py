@@ -62,7 +62,8 @@ class Usage:
         soon = idle or much or self._seems_too_much_since is not None
         if now - self._family_at > (FAMILY_EVERY_S if soon else AT_LEAST_EVERY_S):
             if self._has_too_much(now):
-                raise _too_much(f"used more than {self._memory_limit >> 20} MiB of host memory")
+                limit = f"{self._memory_limit >> 20} MiB of host memory (the service's RUNNER_MEMORY_MIB)"
+                raise _too_much(f"used more than {limit}")
             self._family_at = time.monotonic()  # The check may have taken a while.
         if now - self._folder_at > (FOLDER_EVERY_S if idle else AT_LEAST_EVERY_S):
             self._folder_at = now

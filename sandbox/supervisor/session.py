@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from backends.base import Artifact, Target
 from domain import value as values
+from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.kernel import Kernel
@@ -30,6 +31,7 @@ from sandbox.supervisor.messages import (
     ModelState,
     Probe,
     parse_code,
+    parse_draw_on,
     parse_facts,
     parse_operations,
     parse_probe,
@@ -58,6 +60,8 @@ class Session:
         self.target = target
         self.arena: Arena | None = None
         self._turns: ArenaTurns | None = None
+        self.drawn_on: DrawOn | None = None
+        """Where the source made the last inputs, by its runner's word; None if unknown."""
         self._arena_limit = arena_limit
         self._arena_device = arena_device or target.device
 
@@ -114,12 +118,18 @@ class Session:
         *,
         noise: int | None = None,
         all_constants: bool = False,
+        draw_on: DrawOn | None = None,
     ) -> Loaded:
-        """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal."""
+        """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal.
+
+        `draw_on` is where the source makes its tensors, here and in `inputs`; None: as the target says.
+        """
+        target = self.target if draw_on is None else replace(self.target, draw_on=draw_on)
         reply = self.runner.request(
             {
                 "op": "load",
                 **self._assignment(kernel),
+                "target": asdict(target),
                 "artifact": asdict(artifact),
                 "init": values.encode(init),
                 "seed": seed,
@@ -133,6 +143,7 @@ class Session:
             init=init_args if isinstance(init_args, list) else None,
             facts=parse_facts(reply.get("facts")),
             left_state=reply.get("left_state") is True,
+            constructed_on=parse_draw_on(reply.get("constructed_on")),
         )
 
     def load_null(self) -> None:
@@ -143,6 +154,7 @@ class Session:
         """The source's own inputs for each seed, else inferred ones and a note about them; None if it has none."""
         reply = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
         note = str(reply["note"])[:1024] if reply.get("note") is not None else None
+        self.drawn_on = parse_draw_on(reply.get("drawn_on"))
         if reply.get("stacked") is True:
             stacked = self._fetch_all(reply, len(seeds))
             return (stacked, note) if isinstance(stacked.form, list) else (None, None)

@@ -12,6 +12,7 @@ import torch
 
 from domain import value as values
 from domain.contract import IOContract
+from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
@@ -59,6 +60,7 @@ class TrialInputs:
         self._secret = secret
         self._infer = False
         self._note: str | None = None
+        self._drawn_on: DrawOn | None = None
         self._batch_size = 1
         self._drawn = 0
         self.reused = 0
@@ -194,6 +196,8 @@ class TrialInputs:
         return {
             "source": self._source(),
             "inferred": self._note,
+            "drawn_on": self._drawn_on if self._contract is None else _place(self._device),
+            "constructed_on": self._owner.loaded.constructed_on if self._owner.loaded is not None else None,
             "fresh_sets": self._drawn,
             "mixed_sets": self._mixed,
             "reused_sets": self.reused,
@@ -256,6 +260,7 @@ class TrialInputs:
         with frozen(self._owner.candidate if self._spent_s > SLOW_DRAWING_S else None):
             sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
         self._note = note or self._note
+        self._drawn_on = session.drawn_on
         return sets
 
     def _seed(self, fresh: int) -> int:
@@ -287,6 +292,10 @@ class TrialInputs:
             one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
             self._equal = len(one) == len(two) and all(map(identical, one, two))
         return self._equal
+
+
+def _place(device: str) -> DrawOn:
+    return DrawOn.HOST if device == "cpu" else DrawOn.DEVICE
 
 
 def _described(form: ArgumentForm | None) -> str:

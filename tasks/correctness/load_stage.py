@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
+from sandbox.supervisor.messages import Loaded
 from tasks.correctness.input_batches import Arguments
+from tasks.correctness.weight_sync import SAME_SEED, Weights
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
@@ -16,6 +19,10 @@ from validation.compare.output_matching import match_outputs
 from validation.inputs.contract_inputs import ContractInputs
 
 PROBE_CALLS = 4
+CONSTRUCTED_AGAIN = (
+    'constructed again on the host, where the candidate\'s constructor has to run; with `draw_on` "host" both are '
+    "constructed there at first"
+)
 
 
 class Preparation:
@@ -99,9 +106,37 @@ class Preparation:
             # Check before drawing: the host overcommits memory, and the kernel would kill this process.
             if kernel_run.kernel.io is not None:
                 self.memory.admit(ContractInputs(kernel_run.kernel.io, self.worker.device.name, None).nbytes)
-            # Both models start from the same seed, so that equal layers have equal weights.
-            init, seed = self._init_arguments(kernel_run), self.job.weights_seed
-            kernel_run.loaded = session.load(kernel_run.kernel, kernel_run.build.artifact, init, seed)
+            kernel_run.loaded = self._construct(kernel_run, self._place(kernel_run))
+
+    def share_weights(self, weights: Weights) -> None:
+        """Copy the reference's weights into the candidate. Where they do not fit, both have drawn theirs on one side.
+
+        A candidate whose constructor needs the host where the reference's does not has other random numbers. The
+        reference is then constructed again, on the host too.
+        """
+        weights.share()
+        reference, candidate = self.kernel_runs
+        sides = [kernel_run.loaded.constructed_on for kernel_run in (reference, candidate) if kernel_run.loaded]
+        if weights.summary != SAME_SEED or sides != [DrawOn.DEVICE, DrawOn.HOST]:
+            return
+        with reference.attribute_faults():
+            try:
+                reference.loaded = self._construct(reference, DrawOn.HOST)
+            except KernelFault as fault:
+                raise KernelFault(fault.status, f"{fault.message} ({CONSTRUCTED_AGAIN})", fault.log) from fault
+        weights.share()
+
+    def _place(self, kernel_run: KernelRun) -> DrawOn:
+        """Where a kernel's source makes its tensors: the candidate's where the reference's constructor did."""
+        reference = self.kernel_runs[0]
+        if kernel_run is reference or reference.loaded is None:
+            return self.job.request.draw_on
+        return reference.loaded.constructed_on or self.job.request.draw_on
+
+    def _construct(self, kernel_run: KernelRun, draw_on: DrawOn) -> Loaded:
+        """Load a kernel. All models start from one seed, so that equal layers have equal weights."""
+        init, seed = self._init_arguments(kernel_run), self.job.weights_seed
+        return kernel_run.open_session.load(kernel_run.kernel, kernel_run.build.artifact, init, seed, draw_on=draw_on)
 
     def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""

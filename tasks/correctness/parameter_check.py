@@ -225,6 +225,7 @@ class ParameterCheck:
             self._trials.job.weights_seed,
             noise=noise,
             all_constants=all_constants,
+            draw_on=candidate.loaded.constructed_on if candidate.loaded is not None else None,
         )
         weights = session.state().weights
         if loaded.left_state:

@@ -52,7 +52,7 @@ def _validate(
     device.inputs = TrialInputs(kernel_runs[0], kernel_runs[-1], job.worker.device.name, job.secret)
     if len(kernel_runs) > 1:
         device.weights = Weights(*kernel_runs)
-        device.weights.share()
+        preparation.share_weights(device.weights)
     job.enter(Stage.VALIDATE)
     device.example = device.inputs.first()
     preparation.first_calls(device.example)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -12,6 +12,9 @@ _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 EQUALITY_BYTES = 1 << 26
 """Maximum bytes compared in one equality test (64 MiB): the mask, and a copy of non-contiguous input, take that much.
 """
+
+COUNTED = 1 << 24
+"""Maximum elements of a mask counted at once: torch's sum first converts each to four bytes (64 MiB)."""
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -42,6 +45,28 @@ def pieces(
         rows = max(1, limit // row)
         for first in range(0, one.shape[0], rows):
             yield from pieces(one[first : first + rows], other[first : first + rows], limit, start + first * row)
+
+
+def blocks(tensors: Sequence[torch.Tensor], limit: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Cuts tensors of one shape into the same views, in C order, of at most `limit` elements each. Copies nothing."""
+    first = tensors[0]
+    if first.dim() > 1 and all(tensor.is_contiguous() for tensor in tensors):
+        yield from blocks([tensor.view(-1) for tensor in tensors], limit)
+    elif first.numel() <= limit:
+        if first.numel():
+            yield tuple(tensors)
+    elif first.shape[0] == 1:
+        yield from blocks([tensor[0] for tensor in tensors], limit)
+    else:
+        row = first.numel() // first.shape[0]
+        for parts in zip(*(torch.split(tensor, max(1, limit // row)) for tensor in tensors), strict=True):
+            yield from blocks(parts, limit)
+
+
+def count_true(mask: torch.Tensor) -> int:
+    """The number of true elements of a mask. Counts piece by piece, because torch's sum converts its input to int64."""
+    counts = [block.view(torch.int8).sum(dtype=torch.int32) for (block,) in blocks([mask], COUNTED)]
+    return int(torch.stack(counts).sum()) if counts else 0
 
 
 def identical(one: torch.Tensor, other: torch.Tensor) -> bool:

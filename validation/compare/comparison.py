@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from validation.compare.bitwise import differing, pieces
-from validation.compare.element_errors import measure_rows, raw_values
+from validation.compare.bitwise import bits, differing, pieces
+from validation.compare.element_errors import measure_equal_rows, measure_rows, raw_values
 from validation.compare.result import CallComparison, clamp_finite, merge_comparisons
 from validation.compare.tolerance import Tolerance, effective_tolerance, strict
 
@@ -107,7 +107,11 @@ def _measured(
         tolerance, tight = effective_tolerance(want.dtype, requested), strict(want.dtype)
         for calls, start, expected_rows, actual_rows in _sections(want, got, unlike[index]):
             labels += [(index, call, start) for call in calls]
-            measured.append(measure_rows(expected_rows, actual_rows, tolerance, tight))
+            # Fifty passes become three where a piece has equal bits. Only the CPU knows that without a synchronisation.
+            if expected_rows.is_cpu and torch.equal(bits(expected_rows), bits(actual_rows)):
+                measured.append(measure_equal_rows(expected_rows))
+            else:
+                measured.append(measure_rows(expected_rows, actual_rows, tolerance, tight))
     by_call: dict[tuple[int, int], Rows] = {}
     for (index, call, start), row in zip(labels, torch.cat(measured).tolist() if measured else (), strict=True):
         if unlike[index][call]:

@@ -46,6 +46,20 @@ def measure_rows(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolera
     return torch.stack([number.to(torch.float64) for number in numbers], dim=-1)
 
 
+def measure_equal_rows(expected: torch.Tensor) -> torch.Tensor:
+    """What `measure_rows` gives for rows whose bits are equal on both sides: zeros but for the sum of squares."""
+    if expected.dtype.is_floating_point or expected.dtype.is_complex:
+        parts = _parts(expected)
+        finite = (parts * 0.0 == 0.0).all(dim=0)
+        size = parts[0].abs_() if len(parts) == 1 else torch.hypot(*parts)
+        size.masked_fill_(~finite, 0.0)
+    else:
+        size = _integral_size(expected)
+    measures = torch.zeros(len(expected), 9, dtype=torch.float64, device=expected.device)
+    measures[:, 7] = size.square_().sum(dim=-1)
+    return measures
+
+
 def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """A mask of the elements that `measure_rows` counts as wrong."""
     compared = _compared(expected, actual)
@@ -101,9 +115,13 @@ def _parts(tensor: torch.Tensor) -> torch.Tensor:
 def _integral(expected: torch.Tensor, actual: torch.Tensor) -> _Compared:
     want, got = _int64(expected), _int64(actual)
     difference = _unsigned(torch.maximum(want, got).sub_(torch.minimum(want, got)))
-    unsigned = expected.dtype is torch.uint64
-    size = _unsigned(expected.view(torch.int64)) if unsigned else want.to(torch.float64).abs_()
-    return want == got, torch.ones_like(want, dtype=torch.bool), difference, size
+    return want == got, torch.ones_like(want, dtype=torch.bool), difference, _integral_size(expected)
+
+
+def _integral_size(expected: torch.Tensor) -> torch.Tensor:
+    if expected.dtype is torch.uint64:
+        return _unsigned(expected.view(torch.int64))
+    return expected.to(torch.float64).abs_()
 
 
 def _unsigned(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 
+from validation.compare.bitwise import count_true, pieces
+from validation.compare.comparison import PIECE
 from validation.compare.element_errors import wrong_elements
 from validation.compare.tolerance import Tolerance, effective_tolerance
 
@@ -38,11 +40,19 @@ def rows_in(mask: torch.Tensor) -> int:
 
 def few_are_wrong(expected: Outputs, actual: Outputs, requested: Tolerance) -> bool:
     """Whether rounding may explain the wrong elements of one call's outputs, judged by their number (`few_enough`)."""
-    masks = [
-        _wrong(want, got, effective_tolerance(want.dtype, requested)).view(want.shape)
-        for want, got in zip(expected, actual, strict=True)
-    ]
-    return few_enough(sum(int(mask.sum()) for mask in masks), sum(map(rows_in, masks)), expected)
+    elements = rows = 0
+    for want, got in zip(expected, actual, strict=True):
+        tolerance, length, last_row = effective_tolerance(want.dtype, requested), row_length(want), -1
+        for start, wrong in _wrong_pieces(want, got, tolerance):
+            positions = wrong.nonzero().flatten()
+            if not len(positions):
+                continue
+            elements += len(positions)
+            found = positions.add_(start).div_(length, rounding_mode="floor")
+            # A row may lie in two pieces.
+            rows += count_true(found[1:] != found[:-1]) + int(found[0] != last_row)
+            last_row = int(found[-1])
+    return few_enough(elements, rows, expected)
 
 
 def explained_by_jumps(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:
@@ -64,18 +74,30 @@ def explained_by_jumps(expected: Outputs, actual: Outputs, runs: Iterable[Output
             reference_output = expected[index]
             if not reference_output.is_floating_point() and want.dtype != reference_output.dtype:
                 return False
-            explained = _wrong(want, got.to(want.dtype), tolerances[index]).logical_not_()
+            explained = _wrong(want, got, tolerances[index]).logical_not_()
             if want.is_floating_point() or want.is_complex():  # A NaN outside the domain is no jump.
-                explained &= (want.isfinite() | ~reference_output.isfinite()).reshape(1, -1)
-            unexplained[index] &= ~(explained & _wrong(reference_output.to(want.dtype), want, tolerances[index]))
+                explained &= (want.isfinite() | ~reference_output.isfinite()).reshape(-1)
+            unexplained[index] &= ~(explained & _wrong(reference_output, want, tolerances[index], want.dtype))
         if not any(bool(wrong.any()) for wrong in unexplained):
             return True
     return False
 
 
-def _wrong(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    one, other = expected.reshape(1, expected.numel()), actual.reshape(1, actual.numel())
-    return wrong_elements(one, other, tolerance)
+def _wrong(
+    expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A flat mask of the wrong elements, where both sides are compared as `dtype`, else as the expected one's."""
+    parts = [wrong for _, wrong in _wrong_pieces(expected, actual, tolerance, dtype)]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool, device=expected.device)
+
+
+def _wrong_pieces(
+    expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, dtype: torch.dtype | None = None
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """The flat index of each piece of the comparison, and a mask of its wrong elements."""
+    common = dtype or expected.dtype
+    for start, want, got in pieces(expected, actual, PIECE // (1 + common.is_complex)):
+        yield start, wrong_elements(want.to(common).unsqueeze(0), got.to(common).unsqueeze(0), tolerance)[0]
 
 
 def _forms(outputs: Outputs) -> list[tuple[torch.Size, bool]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from validation.compare.bitwise import bits
+from validation.compare.bitwise import EQUALITY_BYTES, bits, blocks, count_true
 
 FLOATING_BYTE = 0xFF
 FINITE_BYTE = 0x7B
@@ -28,11 +28,15 @@ def unwritten_fraction(tensor: torch.Tensor) -> float:
     if tensor.numel() == 0:
         return 0.0
     raw = bits(tensor)
-    first, *others = (int((raw == pattern).sum().item()) / raw.numel() for pattern in _patterns(tensor))
+    first, *others = (_count(raw, pattern) / raw.numel() for pattern in _patterns(tensor))
     if raw.element_size() == 1:
         # A one-byte number may be a legitimate output, unless all elements hold it.
         others = [share for share in others if share == 1.0]
     return max(first, *others, 0.0)
+
+
+def _count(raw: torch.Tensor, pattern: int) -> int:
+    return sum(count_true(block == pattern) for (block,) in blocks([raw], EQUALITY_BYTES))
 
 
 def _patterns(tensor: torch.Tensor) -> list[int]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,10 @@ from validation.dtypes import torch_dtype
 RANDOM_KINDS = frozenset({"randn", "uniform", "randint"})
 FIXED_KINDS = frozenset({"zeros", "ones", "full", "arange"})
 WIDE_INTEGERS = {"int64": (-1_000_000, 1_000_000), "uint64": (0, 1_000_000)}
+DRAWN_INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
+"""Dtypes that torch.randint can draw."""
+PIECE = 1 << 26
+"""Maximum elements that take temporaries of eight bytes at once (512 MiB)."""
 LARGEST_DRAW = 2**63 - 2
 """Maximum random integer: torch.randint takes its exclusive bound as an int64."""
 
@@ -44,6 +48,8 @@ class RandomValues:
     low: float
     high: float
     limit: float = math.inf
+    wide: torch.dtype | None = None
+    """The dtype for arithmetic, where the values' own has none."""
 
     def mirror_up(self, sets: slice, seed: int) -> None:
         """Mirrors an eighth to a half of the elements into the upper half of the range, in place, in the chosen sets.
@@ -61,16 +67,23 @@ class RandomValues:
         start = (seed >> 20) % (total - length + 1)
         stretch = flat[:, start : start + length]
         # Few launches, because the referee draws thousands of sets while it holds the device.
-        if self.low == self.high == 0 and math.isinf(self.limit):
-            stretch.abs_()
-        else:
-            mirrored = (self.high - stretch) + self.low
-            if math.isinf(self.limit):
-                torch.maximum(mirrored, stretch, out=stretch)
-            else:
-                stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
+        for piece in torch.split(stretch, max(1, PIECE // len(flat)), dim=1):
+            wide = piece if self.wide is None else piece.to(self.wide)
+            self._mirror(wide)
+            if wide is not piece:
+                piece.copy_(wide)
         if flat.data_ptr() != part.data_ptr():
             part.copy_(flat.view(part.shape))
+
+    def _mirror(self, stretch: torch.Tensor) -> None:
+        if self.low == self.high == 0 and math.isinf(self.limit):
+            stretch.abs_()
+            return
+        mirrored = (self.high - stretch) + self.low
+        if math.isinf(self.limit):
+            torch.maximum(mirrored, stretch, out=stretch)
+        else:
+            stretch.copy_(torch.where((mirrored > stretch) & (mirrored < self.limit), mirrored, stretch))
 
 
 def random_content(
@@ -86,10 +99,14 @@ def random_content(
         generator.manual_seed(seed)
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"seed {seed} does not fit 64 bits") from error
-    drawn = _draw(init, shape, name, generator, device)
+    if math.prod(shape) <= PIECE or not _is_drawn_wider(init, name):
+        drawn = _draw(init, shape, name, generator, device)
+    else:
+        drawn = _draw_in_pieces(init, shape, name, generator, device)
     for sets, stretch in skewed:
         drawn.mirror_up(sets, stretch)
-    return drawn.values.to(torch_dtype(name))
+    values = drawn.values
+    return values.view(torch.bool) if name == "bool" else values.to(torch_dtype(name))
 
 
 def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: str) -> torch.Tensor:
@@ -104,6 +121,27 @@ def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: s
     elif math.isfinite(constant) and abs(constant) > torch.finfo(torch_dtype(name)).max:
         raise ValueError(f"fill_value {constant} does not fit {name}")
     return torch.full((), constant, dtype=torch_dtype(name), device=device).expand(shape)
+
+
+def _is_drawn_wider(init: TensorInit, name: str) -> bool:
+    """Whether `_draw` returns another dtype, or draws in another one, with more bytes an element."""
+    if name == "bool":
+        return False
+    integers = _is_integer(name) or init.kind == "randint"
+    return name not in DRAWN_INTEGERS if integers else name.startswith("float8")
+
+
+def _draw_in_pieces(
+    init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.Generator, device: str
+) -> RandomValues:
+    """As `_draw`, but in the tensor's own dtype, so that no wider copy of all of it exists."""
+    values = torch.empty(shape, dtype=torch_dtype(name), device=device)
+    drawn: RandomValues | None = None
+    for piece in torch.split(values.view(-1), PIECE):
+        drawn = _draw(init, tuple(piece.shape), name, generator, device)
+        piece.copy_(drawn.values)
+    assert drawn is not None
+    return replace(drawn, values=values, wide=None if values.is_complex() else drawn.values.dtype)
 
 
 def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.Generator, device: str) -> RandomValues:
@@ -151,7 +189,7 @@ def _integers(low: int, high: int, shape: tuple[int, ...], name: str, options: d
         parts = torch.randint(low, high + 1, (*shape, 2), **options)
         return torch.view_as_complex(parts.to(torch_dtype(name).to_real()))
     # int64 serves for the dtypes that torch.randint cannot draw: wide unsigned and floating ones.
-    dtype = torch_dtype(name) if name in ("int8", "int16", "int32", "int64", "uint8") else torch.int64
+    dtype = torch_dtype(name) if name in DRAWN_INTEGERS else torch.int64
     return torch.randint(low, high + 1, shape, dtype=dtype, **options)
 
 

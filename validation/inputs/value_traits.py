@@ -9,6 +9,7 @@ from enum import StrEnum
 import torch
 
 from sandbox.protocol.arena import stored_shape
+from validation.compare.bitwise import blocks
 
 FEWEST = 16
 """Minimum number of elements to classify."""
@@ -22,6 +23,9 @@ ROWS = 16
 UNIFORM, SURELY = 256, 5.0
 """Minimum number of values to recognise a uniform distribution on [0, 1] by its first two moments, and the allowed
 deviation of these in standard errors."""
+
+PIECE = 1 << 22
+"""Maximum values that are converted to float64 at once (32 MiB)."""
 
 
 class ValueTraits(StrEnum):
@@ -58,34 +62,54 @@ def classify_values(tensor: torch.Tensor, *, declared_normal: bool = False) -> V
     stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
     if stored.numel() < FEWEST:
         return ValueTraits.SMALL
-    if not bool(stored.isfinite().all()):
+    moments = _Moments(stored)
+    if not moments.all_finite:
         return ValueTraits.NOT_FINITE
     flat = stored.reshape(-1)
     sample = flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE]
     if 1 + int(sample.sort().values.diff().ne(0).sum()) < DISTINCT * sample.numel():
         return ValueTraits.DISCRETE
-    if _is_uniform(flat) and _structure(stored) is ValueTraits.PLAIN:
+    if _is_uniform(moments) and _structure(stored) is ValueTraits.PLAIN:
         return ValueTraits.UNIFORM
-    if not MIXED <= float((flat < 0).sum()) / flat.numel() <= 1 - MIXED:
+    if not MIXED <= moments.negative_count / moments.count <= 1 - MIXED:
         return ValueTraits.ONE_SIGN
     if declared_normal:
         return ValueTraits.PLAIN
-    wide = torch.float64 if flat.dtype is torch.float64 else torch.float32
-    rms = float(torch.linalg.vector_norm(flat, dtype=wide)) / flat.numel() ** 0.5
-    if float(flat.abs().amax()) < UNBOUNDED * rms:
+    if max(-moments.low, moments.high) < UNBOUNDED * math.sqrt(moments.mean_square):
         return ValueTraits.BOUNDED
     return _structure(stored)
 
 
-def _is_uniform(flat: torch.Tensor) -> bool:
+class _Moments:
+    """Figures of a tensor's values, made piece by piece: torch's reductions to float64 first convert all of it."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        figures = []
+        for (block,) in blocks([values], PIECE):
+            wide = block.to(torch.float64)
+            low, high = wide.aminmax()
+            negative = wide.lt(0).view(torch.int8).sum(dtype=torch.int32)
+            figures.append(torch.stack([low, high, wide.sum(), negative.to(torch.float64), wide.square_().sum()]))
+        lows, highs, sums, negatives, squares = torch.stack(figures, dim=-1)
+        self.count = values.numel()
+        self.low, self.high, self.negative_count = float(lows.amin()), float(highs.amax()), int(negatives.sum())
+        self.mean, self.mean_square = float(sums.sum()) / self.count, float(squares.sum()) / self.count
+
+    @property
+    def all_finite(self) -> bool:
+        """Whether no value is a NaN or an infinity: both bounds are NaN where one value is."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+def _is_uniform(moments: _Moments) -> bool:
     """Whether the values look drawn by torch.rand, judged by their mean and mean square."""
-    if flat.numel() < UNIFORM or float(flat.amin()) < 0 or float(flat.amax()) > 1:  # Rounding may reach 1.
+    if moments.count < UNIFORM or moments.low < 0 or moments.high > 1:  # Rounding may reach 1.
         return False
-    mean = float(flat.mean(dtype=torch.float64))
-    mean_square = float(torch.linalg.vector_norm(flat, dtype=torch.float64)) ** 2 / flat.numel()
-    errors = SURELY / math.sqrt(flat.numel())
+    errors = SURELY / math.sqrt(moments.count)
     # A uniform distribution's values have a mean of 1/2 and a variance of 1/12, their squares 1/3 and 4/45.
-    return abs(mean - 1 / 2) < errors * math.sqrt(1 / 12) and abs(mean_square - 1 / 3) < errors * math.sqrt(4 / 45)
+    return abs(moments.mean - 1 / 2) < errors * math.sqrt(1 / 12) and abs(
+        moments.mean_square - 1 / 3
+    ) < errors * math.sqrt(4 / 45)
 
 
 def _structure(tensor: torch.Tensor) -> ValueTraits:

@@ -32,7 +32,7 @@ def _id(value: str) -> str:
     return value
 
 
-Source = Annotated[str, AfterValidator(_source), Field(description="The whole source as text, at most 1 MiB.")]
+Source = Annotated[str, AfterValidator(_source), Field(description="The whole source, at most 1 MiB.")]
 Type = Annotated[
     Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"] | None,
     BeforeValidator(_lower),
@@ -58,24 +58,25 @@ Absolute = Annotated[
 Relative = Annotated[float | None, Field(ge=0, description="See atol.")]
 Effort = Annotated[
     Literal["quick", "default", "precise"] | None,
-    Field(description="How much device time to spend; quick skips checks, so confirm a pass with default."),
+    Field(description="Device time to spend; quick skips checks: confirm a pass with default."),
 ]
 Trials = Annotated[int | None, Field(ge=1, le=10000, description="Maximum rounds of timing (100).")]
 Seconds = Annotated[int | None, Field(ge=5, le=600, description="Seconds of building, and of running (120).")]
 Wait = Annotated[
-    float, Field(ge=0, le=600, description="Seconds to wait; after that the answer is the job's id, for `result`.")
+    float, Field(ge=0, le=600, description="Seconds to wait; then the answer is the job's id, for `result`.")
 ]
 JobId = Annotated[str, AfterValidator(_id), Field(description="As an earlier answer named it.")]
 Texts = Annotated[
     list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
-    Field(description="Also keep the kernel's code in these forms; the tool `artifact` reads them."),
+    Field(description="Keep the code in these forms; the tool `artifact` reads them."),
 ]
 Counters = Annotated[
     Literal["basic", "full"] | list[str] | None,
     BeforeValidator(lambda value: {True: "basic", False: None}[value] if isinstance(value, bool) else value),
     Field(description="Also hardware counters and advice: seconds a kernel, full 10 to 40; or names of ncu."),
 ]
-Sanitize = Annotated[bool, Field(description="Also compute-sanitizer: bounds, races, unset memory.")]
+DrawOn = Annotated[Literal["device", "host"], Field(description="Where get_inputs() draws.")]
+Sanitize = Annotated[bool, Field(description="compute-sanitizer: bounds, races, unset memory.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[

@@ -46,6 +46,7 @@ class Tools:
         artifacts: arguments.Texts = None,
         device_metrics: arguments.Counters = None,
         sanitize: arguments.Sanitize = False,
+        draw_on: arguments.DrawOn = "device",
         wait_s: arguments.Wait = arguments.WAIT_S,
     ) -> CallToolResult:
         """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
@@ -60,6 +61,7 @@ class Tools:
                 artifacts=artifacts,
                 device_metrics=device_metrics,
                 sanitize=sanitize or None,
+                draw_on=draw_on,
             )
             job = await waiting.submit_and_wait(client, submission, wait_s, _progress_reporter(context))
             return _answer(job, source_code)
@@ -84,6 +86,7 @@ class Tools:
         artifacts: arguments.Texts = None,
         device_metrics: arguments.Counters = None,
         sanitize: arguments.Sanitize = False,
+        draw_on: arguments.DrawOn = "device",
         wait_s: arguments.Wait = arguments.WAIT_S,
     ) -> CallToolResult:
         """Is the candidate right, and how much faster than the reference? Both get the same inputs and weights."""
@@ -100,6 +103,7 @@ class Tools:
                 artifacts=artifacts,
                 device_metrics=device_metrics,
                 sanitize=sanitize or None,
+                draw_on=draw_on,
             )
             job = await waiting.submit_and_wait(client, submission, wait_s, _progress_reporter(context))
             return _answer(job, candidate_code, reference_code)

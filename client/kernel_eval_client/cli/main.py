@@ -193,6 +193,9 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
         "--metric", action="append", metavar="NAME", help="a metric of ncu, in addition to basic; may be repeated"
     )
     group.add_argument("--sanitize", action="store_true", default=None, help="also run it under compute-sanitizer")
+    group.add_argument(
+        "--draw-on", choices=("device", "host"), help="where get_inputs() and constructors make their tensors (device)"
+    )
     group.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 

@@ -8,6 +8,7 @@ import pytest
 from marshmallow import ValidationError
 
 from api.schemas.request import read_compare, read_evaluate
+from domain.draw_on import DrawOn
 from domain.flags import FlagCode
 from domain.result import Outcome
 from tasks.evaluation.pipeline import run
@@ -80,3 +81,22 @@ def test_what_is_no_seed_is_refused(seed: object) -> None:
     with pytest.raises(ValidationError) as refused:
         read_evaluate({"kernel": kernel, "replay_seed": seed})
     assert "replay_seed" in refused.value.messages_dict
+
+
+def test_without_a_gpu_both_places_to_draw_are_the_host(worker: WorkerContext) -> None:
+    kernel = {"kernel_type": "torch", "source_code": SOURCE + INPUTS}
+    first = evaluated(worker, kernel)
+    assert (first.inputs["drawn_on"], first.inputs["constructed_on"]) == ("host", "host")
+    again = evaluated(worker, kernel, draw_on="host", replay_seed=first.inputs["replay_seed"])
+    assert again.output == first.output and again.inputs["drawn_on"] == "host"
+    by_contract = evaluated(worker, {"kernel_type": "torch", "source_code": "def f(x): return x", "io": CONTRACT})
+    assert (by_contract.inputs["drawn_on"], by_contract.inputs["constructed_on"]) == ("host", None)
+
+
+@pytest.mark.parametrize("place", ["cuda", "", None, 3, "Host"])
+def test_another_place_to_draw_is_refused(place: object) -> None:
+    kernel = {"kernel_type": "torch", "source_code": SOURCE + INPUTS}
+    with pytest.raises(ValidationError) as refused:
+        read_evaluate({"kernel": kernel, "draw_on": place})
+    assert "draw_on" in refused.value.messages_dict
+    assert read_compare({"ref_kernel": kernel, "custom_kernel": kernel, "draw_on": "host"}).draw_on is DrawOn.HOST

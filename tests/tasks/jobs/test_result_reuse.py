@@ -9,6 +9,7 @@ from redis import Redis
 
 from domain.access import Key
 from domain.budget import Budget
+from domain.draw_on import DrawOn
 from domain.fault import NO_TEMPORARY
 from domain.flags import CUT_SHORT
 from domain.job import State
@@ -96,6 +97,7 @@ def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:
         replace(AGAIN, budget=Budget.QUICK),
         replace(AGAIN, target_precision=0.2),
         replace(AGAIN, profile=True),
+        replace(AGAIN, draw_on=DrawOn.HOST),
         replace(AGAIN, replay_seed="ab"),
     ):
         assert asked(records, other) is None, other

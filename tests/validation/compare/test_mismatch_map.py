@@ -88,9 +88,15 @@ def test_nan_counts_and_what_is_no_element_has_no_map() -> None:
     assert mismatch_map([right], [], TOLERANCE) is None
 
 
-def test_a_tensor_too_large_for_a_mask_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ELEMENTS", 8)
-    assert mismatch_map([torch.zeros(3, 3)], [torch.ones(3, 3)], TOLERANCE) is None
+@pytest.mark.parametrize("piece", [1, 7, 64, 1000])
+@pytest.mark.parametrize("shape", [(6, 5, 3), (2, 40, 50), (300, 1, 2), (5000,)])
+def test_the_size_of_the_pieces_does_not_show(
+    shape: tuple[int, ...], piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, actual, _ = nudged(shape, 0.05)
+    whole = mismatch_map([expected], [actual], TOLERANCE)
+    monkeypatch.setattr(module, "PIECE", piece)
+    assert whole == mismatch_map([expected], [actual], TOLERANCE) is not None
 
 
 @pytest.mark.gpu

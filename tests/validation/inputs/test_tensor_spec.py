@@ -18,7 +18,7 @@ from domain.contract import TensorData, TensorInit, TensorSpec
 from domain.dtype import COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
 from validation.compare.bitwise import identical
 from validation.dtypes import torch_dtype
-from validation.inputs import poison_fill
+from validation.inputs import poison_fill, random_content
 from validation.inputs.tensor_spec import KINDS, allocate, is_random, make_tensor
 
 NAMES = sorted(ITEM_BYTES)
@@ -268,3 +268,20 @@ def test_a_transposed_tensor_has_the_values_of_its_plain_twin() -> None:
 def test_allocated_memory_is_poison() -> None:
     assert poison_fill.unwritten_fraction(allocate(TensorSpec((3, 4), "float16"), "cpu")) == 1.0
     assert poison_fill.unwritten_fraction(make(spec("int64", 5, kind="empty"))) == 1.0
+
+
+@pytest.mark.parametrize(("kind", "name"), list(itertools.product(["randn", "uniform", "randint"], NAMES)))
+def test_a_tensor_of_many_pieces_is_drawn_and_skewed_alike(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, bounds = spec(name, 50, 40, kind=kind), []
+    for piece in (random_content.PIECE, 301):
+        monkeypatch.setattr(random_content, "PIECE", piece)
+        drawn = [make(given, fresh=fresh) for fresh in (1, 2)]
+        assert identical(drawn[0], make(given, fresh=1)) and drawn[0].dtype is torch_dtype(name)
+        wide = [each.to(torch.complex128 if each.is_complex() else torch.float64).real for each in drawn]
+        assert wide[0].mean() > wide[1].mean(), "the first is skewed"
+        assert len(wide[1].reshape(-1)[-100:].unique()) > 1, "the last piece too"
+        bounds.append([float(each.amin()) for each in wide] + [float(each.amax()) for each in wide])
+    one, other = bounds
+    assert other == pytest.approx(one, rel=1.0, abs=3.0)
