@@ -24,7 +24,7 @@ from sandbox.protocol.arena import Arena, aligned, view, write
 from sandbox.protocol.channel import Message, ProtocolError, finite_numbers
 from sandbox.protocol.launch_trace import LaunchTrace, parse_trace
 from sandbox.protocol.stacked_values import StackedValues
-from sandbox.supervisor.arena_turns import ArenaTurns
+from sandbox.supervisor.arena_eviction import ArenaEviction
 from sandbox.supervisor.messages import (
     CodeListing,
     Loaded,
@@ -59,7 +59,7 @@ class Session:
         self.runner = runner
         self.target = target
         self.arena: Arena | None = None
-        self._turns: ArenaTurns | None = None
+        self._eviction: ArenaEviction | None = None
         self.drawn_on: DrawOn | None = None
         """Where the source made the last inputs, by its runner's word; None if unknown."""
         self._arena_limit = arena_limit
@@ -227,11 +227,11 @@ class Session:
     def reserve(self, size: int) -> Arena:
         """An arena of at least `size` bytes that the runner has mapped; the content of the previous one is gone."""
         self._admit(size)
-        if self._turns is not None:
+        if self._eviction is not None:
             fits = self.arena is not None and self.arena.bytes.numel() >= size
             if not fits:  # Before the new arena is made: the runner keeps the old one mapped until it gets that.
                 self.detach()
-            self._turns.take(self, 0 if fits else size)
+            self._eviction.make_room(self, 0 if fits else size)
         if self.arena is None or self.arena.bytes.numel() < size:
             if self._arena_device != "cpu":
                 size = max(size, min(FIRST_ARENA, self._arena_limit))
@@ -272,16 +272,16 @@ class Session:
             self.runner.request({"op": "detach"})
             self.release()
 
-    def take_turns(self, turns: ArenaTurns | None) -> None:
+    def evict_by(self, eviction: ArenaEviction | None) -> None:
         """From now on the session may lose its arena to others; with None, it has one for as long as it lives."""
-        self._turns = turns
-        if turns is not None and self.arena is not None:
-            turns.take(self, 0)
+        self._eviction = eviction
+        if eviction is not None and self.arena is not None:
+            eviction.make_room(self, 0)
 
-    def end_turn(self) -> None:
+    def give_up_arena(self) -> None:
         """Gives up the arena if others may need it; the runner has to run for that."""
-        if self._turns is not None:
-            self._turns.end(self)
+        if self._eviction is not None:
+            self._eviction.evict(self)
 
     def release(self) -> None:
         """Closes the arena."""

@@ -28,7 +28,7 @@ from tasks.timing.timing_stage import Timekeeper
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What came of a job's time on the device, for its report; the defaults are those of a job that never had it.
+    """The results of a job's time on the device, for its report; the defaults are those of a job that never had it.
 
     `spent_s` is the job's time, earlier processes included. `held_s` is the time of this lease, `windows_s` that of all
     windows in it.

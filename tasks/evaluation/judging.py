@@ -1,4 +1,4 @@
-"""What a job does while it has the device: its kernels are loaded, validated, timed, checked and diagnosed.
+"""The work of a job on the device: its kernels are loaded, validated, timed, checked and diagnosed.
 
 Each step hands its results on; what refers to device memory goes into the job's DeviceScope.
 """

@@ -1,4 +1,4 @@
-"""What a job does before it has the device: it builds its kernels and takes a runner for each."""
+"""The work of a job before it has the device: it builds its kernels and takes a runner for each."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def frozen(kernel_run: KernelRun | None) -> Iterator[None]:
         yield
         return
     runner = kernel_run.session.runner
-    kernel_run.session.end_turn()  # A stopped runner could not give up its arena for the others.
+    kernel_run.session.give_up_arena()  # A stopped runner could not give up its arena for the others.
     with kernel_run.attribute_faults():
         runner.freeze()
     try:

@@ -1,4 +1,4 @@
-"""What a job tells the outside while it runs, and what it asks."""
+"""The calls by which a running job reports progress and learns of a cancellation."""
 
 from __future__ import annotations
 

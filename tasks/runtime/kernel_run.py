@@ -48,7 +48,7 @@ class Build:
 
 @dataclass
 class Diagnosis:
-    """What the diagnostics found out about one kernel; each field is written by one of them, and None until then.
+    """Results of the diagnostics of one kernel; each field is written by one of them, and None until then.
 
     `code_needs` is the data that Triton's kernels need to run, as the listing of their code found it.
     """

@@ -18,7 +18,7 @@ import torch
 from domain.fault import KernelFault, clear_exception_frames
 from domain.result import REFERENCE, Status
 from sandbox.protocol.cuda_driver import DeviceMemoryError
-from sandbox.supervisor.arena_turns import ArenaTurns
+from sandbox.supervisor.arena_eviction import ArenaEviction
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.stream_isolation import RestartJob, with_time_spent
@@ -27,12 +27,12 @@ COPIES_USUAL = 6
 """Copies of a call's inputs and outputs for each kernel: arena, image, snapshot and outputs, and two of the null
 runner."""
 COPIES_OF_INPUTS, COPIES_OF_OUTPUTS = 2, 4
-"""Copies for one call if the kernels take turns: arena and image of both, two snapshots, and the output in the
+"""Copies for one call if arenas are evicted: arena and image of both, two snapshots, and the output in the
 kernel's own memory."""
 SLACK = 1 << 30
 """Device memory in bytes that is kept free beside what a call is known to need."""
 LEAST_GAIN = 20
-"""Divisor of the device's memory: turns must free at least that part, or a second try cannot help."""
+"""Divisor of the device's memory: `one_call` must free at least that part, or a second try cannot help."""
 
 
 class Arrangement(StrEnum):
@@ -55,7 +55,7 @@ class MemoryPlan:
         self._call_bytes = self._usual_bytes = 0
         self._free_bytes = worker.device.free
         self._reference_bytes: int | None = None
-        self._turns: ArenaTurns | None = None
+        self._eviction: ArenaEviction | None = None
         self._copies_bytes = 0
         self.arrangement = Arrangement.USUAL
         if job.queues.one_call:
@@ -93,16 +93,16 @@ class MemoryPlan:
 
     def make_room(self) -> None:
         """Takes all arenas from the runners, before the referee itself needs memory; they get new ones."""
-        if self._turns is not None:
-            self._turns.end_all()
+        if self._eviction is not None:
+            self._eviction.evict_all()
             self._worker.device.empty_cache()
 
     @contextmanager
     def retried(self) -> Iterator[None]:
-        """A block in which the job runs. Raises RestartJob if it runs out of device memory and turns would free much.
+        """A block in which the job runs. Raises RestartJob if it lacks device memory and `one_call` would free much.
 
-        If the referee itself finds too little memory although the runners take turns, that is recorded as the first
-        kernel's fault, because the inputs and outputs are too large.
+        If the referee lacks memory in `one_call`, that is recorded as the first kernel's fault: its inputs and outputs
+        are too large.
         """
         began = time.monotonic()
         try:
@@ -128,8 +128,8 @@ class MemoryPlan:
 
         With one call in a window, all other runners give up their arenas: how large the outputs are is not known yet.
         """
-        if self._turns is not None:
-            self._turns.end_all(but=kernel_runs[0].session)
+        if self._eviction is not None:
+            self._eviction.evict_all(but=kernel_runs[0].session)
         free = self._worker.device.free
         yield
         if [run.role for run in kernel_runs] == [REFERENCE] and self._worker.device.is_cuda:
@@ -150,7 +150,7 @@ class MemoryPlan:
         candidate.fault = KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=candidate.fault.compiled)
 
     def _restart(self, began: float) -> None:
-        """Raises RestartJob if turns free much of the device's memory; returns if they do not, or without time."""
+        """Raises RestartJob if `one_call` frees much of the device's memory; returns if it does not, or without time."""
         if self.one_call or self._usual_bytes <= self._worker.device.memory // LEAST_GAIN:
             return
         next_queues = with_time_spent(self._job.queues, self._kernel_runs, began, self._job.request.timeout)
@@ -159,7 +159,7 @@ class MemoryPlan:
 
     def _has_room(self, new_bytes: int) -> bool:
         """Whether a runner that needs so many bytes for its arena can have them, and memory for its call after that."""
-        calls = 2 if new_bytes else 1  # What the call itself allocates is there already if the arena is.
+        calls = 2 if new_bytes else 1  # A runner that has its arena has allocated its call's memory too.
         needed = new_bytes + calls * self._call_bytes + SLACK
         if self._worker.device.free < needed:
             self._worker.device.empty_cache()
@@ -169,10 +169,10 @@ class MemoryPlan:
         if self.one_call:
             return
         self.arrangement = Arrangement.ONE_CALL
-        self._turns = ArenaTurns(self._has_room)
-        self._worker.take_turns(self._turns)
+        self._eviction = ArenaEviction(self._has_room)
+        self._worker.evict_by(self._eviction)
         for kernel_run in self._kernel_runs:
-            kernel_run.open_session.take_turns(self._turns)
+            kernel_run.open_session.evict_by(self._eviction)
 
 
 def _mib(size: int) -> str:

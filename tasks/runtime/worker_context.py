@@ -26,7 +26,7 @@ from profiling.gpu.timing_device import Device
 from profiling.gpu.xid_errors import CardErrors
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, WindowSession
-from sandbox.supervisor.arena_turns import ArenaTurns
+from sandbox.supervisor.arena_eviction import ArenaEviction
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.build_session import BuildSession, deadline_in
@@ -84,7 +84,7 @@ class WorkerContext(BuildSession):
         self.usual_memory = self._share(USUAL_SHARE)
         self.one_call_memory = self._share(ONE_CALL_SHARE if self.device.is_cuda else HOST_SHARE)
         self.arena_limit = self._share(ARENA_SHARE)
-        self._turns: ArenaTurns | None = None
+        self._eviction: ArenaEviction | None = None
         self.device_id = self.device.uuid or "cpu"
         self._null: WindowSession | None = None
         self.null_window_cache = NullWindowCache()
@@ -170,7 +170,7 @@ class WorkerContext(BuildSession):
         try:
             if self._null is None:
                 session = self._session(self._own_runners_folder(), True, FOREVER, lambda: False)
-                session.take_turns(self._turns)
+                session.evict_by(self._eviction)
                 self._null = WindowSession(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
@@ -216,11 +216,11 @@ class WorkerContext(BuildSession):
         """For one job: tells which of the processes on the card belong to this service."""
         return CardOwners(self.register, os.getppid())
 
-    def take_turns(self, turns: ArenaTurns | None) -> None:
+    def evict_by(self, eviction: ArenaEviction | None) -> None:
         """Until the end of the job the null runner has an arena only in its turn."""
-        self._turns = turns
+        self._eviction = eviction
         if self._null is not None:
-            self._null.session.take_turns(turns)
+            self._null.session.evict_by(eviction)
 
     def release_job_memory(self) -> None:
         """Between jobs: releases the device memory that the last job made this process and its null runner allocate.
@@ -229,7 +229,7 @@ class WorkerContext(BuildSession):
         device.
         """
         clear_exception_frames(sys.exception())
-        self.take_turns(None)
+        self.evict_by(None)
         try:
             if self._null is not None:
                 self._null.drop_layout()

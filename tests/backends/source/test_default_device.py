@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +90,11 @@ def test_a_source_may_set_its_own_default_device_meanwhile() -> None:
     assert torch.get_default_device().type == torch.rand(2).device.type == "cpu"
 
 
+class Holder:
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+
 def held_in(**attributes: Any) -> torch.nn.Module:
     module = torch.nn.Sequential(torch.nn.Linear(2, 2, device="meta"))
     module[0].register_buffer("mask", torch.zeros(2, device="meta"))
@@ -101,9 +105,9 @@ def held_in(**attributes: Any) -> torch.nn.Module:
 
 def test_tensors_beside_parameters_and_buffers_are_found() -> None:
     there = torch.zeros(1, device="meta")  # As on a card, `to` would not bring it there.
-    for value in (there, [there], {"a": (1, there)}, SimpleNamespace(x=[there])):
+    for value in (there, [there], {"a": (1, there)}, Holder([there])):
         assert keeps_other_tensors(held_in(kept=value))
-        assert keeps_other_tensors(SimpleNamespace(kept=value)), "no module"
+        assert keeps_other_tensors(Holder(value)), "no module"
     recursive: list[Any] = [1]
     recursive.append(recursive)
     for value in (None, torch.zeros(1), [torch.zeros(1)], recursive, torch, torch.rand):
