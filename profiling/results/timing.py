@@ -25,7 +25,7 @@ METHODS = {"gated": "gated_window", "streamed": "streamed_window", "host": "host
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Facts of a timing besides its times: cache state, flags of the stage, why timing stopped, and the card's state."""
+    """Facts of a timing besides its times: cache state, flags of the stage, why timing stopped, the card's state."""
 
     cache: str
     flags: Sequence[Flag] = ()

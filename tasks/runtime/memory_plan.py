@@ -150,7 +150,7 @@ class MemoryPlan:
         candidate.fault = KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=candidate.fault.compiled)
 
     def _restart(self, began: float) -> None:
-        """Raises RestartJob if `one_call` frees much of the device's memory; returns if it does not, or without time."""
+        """Raises RestartJob if `one_call` frees much of the device's memory and there is time; returns otherwise."""
         if self.one_call or self._usual_bytes <= self._worker.device.memory // LEAST_GAIN:
             return
         next_queues = with_time_spent(self._job.queues, self._kernel_runs, began, self._job.request.timeout)
