@@ -61,7 +61,7 @@ def places(report: Report) -> tuple[Any, Any, Any]:
         (model("ModelNew"), ("device", "device", COPIED)),
         (model("ModelNew", "one", "two"), ("device", "device", SAME_SEED)),
         (model("ModelNew", before=NEEDS_HOST), ("device", "device", COPIED)),
-        (model("ModelNew", "one", "two", NEEDS_HOST), ("device", "host", SAME_SEED)),
+        (model("ModelNew", "one", "two", NEEDS_HOST), ("host", "host", SAME_SEED)),
     ],
     ids=["alike", "other names", "on the host, alike", "on the host, other names"],
 )
