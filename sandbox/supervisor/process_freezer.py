@@ -25,11 +25,13 @@ def freeze(pid: int, descriptor: int, wait: Callable[[], None]) -> frozenset[int
     `descriptor` is the process's pidfd: another process may have its pid by now. Its descendants stay below it
     (`sandbox.isolation.apply`), and a stopped process starts no new ones. A process that forked during a search for
     descendants was not stopped before it. Therefore two searches in a row must find the same stopped processes.
+    A process in a system call counts as stopped only after the signal: it would run on when the call ends.
     """
+    signalled: set[int] = set()
     stopped_before: set[int] = set()
     while True:
         members = with_descendants(pid)
-        running = {one for one in members if not _is_stopped(one)}
+        running = {one for one in members if one not in signalled or not _is_stopped(one)}
         if not running and members <= stopped_before:
             return frozenset(members)
         for one in running:
@@ -37,6 +39,7 @@ def freeze(pid: int, descriptor: int, wait: Callable[[], None]) -> frozenset[int
                 _signal(descriptor, signal.SIGSTOP)
             else:
                 signal_child(one, signal.SIGSTOP, members)
+        signalled |= running
         if running:
             wait()
         stopped_before = members - running

@@ -136,6 +136,29 @@ def test_a_process_that_waits_for_a_stopped_child_counts_as_stopped(counters: mm
         end(process, frozen)
 
 
+IN_A_CALL = """
+import mmap, os, sys
+
+shared = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4)
+while True:
+    shared[0] = (shared[0] + 1) % 256
+"""
+
+
+def test_a_process_that_seems_to_be_in_a_call_is_signalled(
+    counters: mmap.mmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on when the call ends, unless the signal is pending then."""
+    process = subprocess.Popen([sys.executable, "-c", IN_A_CALL, str(tmp_path / "shared")], preexec_fn=die_with_parent)
+    moves(counters, {0})
+    monkeypatch.setattr(process_freezer, "STOPPED", process_freezer.STOPPED + b"RS")  # As if it always was in a call.
+    frozen = frozen_by(process.pid)
+    until = time.monotonic() + WITHIN_S
+    while state(process.pid) != "T":
+        assert time.monotonic() < until, "it was not signalled"
+    end(process, frozen)
+
+
 @pytest.fixture
 def bystander() -> Iterator[int]:
     """A process outside the runner's family; the tests give it the pid that a child had a moment ago."""
