@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from sandbox.isolation.process_tree import with_descendants
 from sandbox.supervisor.process_freezer import freeze
 
 WITHIN_S = 20.0
@@ -52,7 +53,8 @@ def frozen_by(pid: int, wait: Callable[[], None] | None = None) -> frozenset[int
 
 
 def end(process: subprocess.Popen[bytes], members: Iterable[int]) -> None:
-    for pid in set(members) - {process.pid}:
+    """Kills the process and its descendants; `members` are those that were found, which may be too few."""
+    for pid in {*members, *with_descendants(process.pid)} - {process.pid}:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.kill()

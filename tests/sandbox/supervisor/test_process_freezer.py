@@ -53,8 +53,9 @@ def started(kind: str, counters: mmap.mmap, folder: Path, places: set[int]) -> s
     return process
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+def state(pid: int, thread: int | None = None) -> str:
+    """The state of the process's main thread, or of another one."""
+    return Path(f"/proc/{pid}/task/{thread or pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def thawed(pid: int, members: frozenset[int]) -> None:
@@ -88,13 +89,17 @@ def test_a_child_forked_during_the_search_stops_too(
     searches = []
 
     def misses_children_at_first(pid: int) -> set[int]:
-        searches.append(state(pid))
-        return {pid} if searches.count("T") <= 1 else process_tree.with_descendants(pid)
+        searches.append(pid)
+        if len(searches) == 2:  # This search begins before the process has stopped, and ends after that.
+            until = time.monotonic() + WITHIN_S
+            while any(state(pid, int(thread)) != "T" for thread in os.listdir(f"/proc/{pid}/task")):
+                assert time.monotonic() < until
+        return {pid} if len(searches) <= 2 else process_tree.with_descendants(pid)
 
     monkeypatch.setattr(process_freezer, "with_descendants", misses_children_at_first)
     frozen = frozen_by(process.pid)
     try:
-        assert still(counters) and searches.count("T") > 2
+        assert still(counters) and len(searches) > 3
     finally:
         end(process, frozen)
 
