@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
@@ -165,12 +164,13 @@ def test_the_self_test_passes_here_and_says_why_it_does_not(tmp_path: Path, monk
 @pytest.mark.slow  # The parts are tested above; here two real workers and their self-tests.
 def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: Path) -> None:
     """Its fault is one that a machine without a card can have: there is no folder for its jobs."""
-    blocker = tmp_path / "blocker"
-    blocker.touch()
+    state = tmp_path / "state of a"
     request = Request(kernel=Kernel("def kernel_fn(x):\n    return x + 1\n", KernelType.TORCH), num_trials=1)
     with service(tmp_path, b=1) as (made, ledger):
-        made.start_worker("a", 1, STATE_DIR=str(blocker / "state"))
+        made.start_worker("a", 1, STATE_DIR=str(state))
         until(lambda: made.lives("a", "b"), START_S)
+        (state / "work").rename(state / "moved")  # It would not have started without its folders.
+        (state / "work").touch()
         jobs = [ledger.enter(f"job-{number}") for number in range(CONSECUTIVE_FAULTS)]
         for job_id in jobs:
             give_to(made.redis, made.records, "a@test", job_id, request)
@@ -189,7 +189,7 @@ def test_a_worker_that_fails_every_job_is_quarantined_and_comes_back(tmp_path: P
         give_to(made.redis, made.records, "a@test", job_id, request)
         until(lambda: made.view(job_id).state.terminal, START_S)
         assert (made.view(job_id).worker, made.view(job_id).attempt) == ("b@test", 1)
-        os.unlink(blocker)
+        (state / "work").unlink()
         until(lambda: quarantined() == [], START_S)
         last = ledger.enter("last")
         give_to(made.redis, made.records, "a@test", last, request)
