@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import torch
 
-from domain.fault import KernelFault, clear_exception_frames
+from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
 from domain.result import REFERENCE, Status
 from sandbox.protocol.cuda_driver import DeviceMemoryError
 from sandbox.supervisor.arena_eviction import ArenaEviction
@@ -102,7 +102,8 @@ class MemoryPlan:
         """A block in which the job runs. Raises RestartJob if it lacks device memory and `one_call` would free much.
 
         If the referee lacks memory in `one_call`, that is recorded as the first kernel's fault: its inputs and outputs
-        are too large.
+        are too large. If it lacks memory for small calls, that is the candidate's fault if it holds most of the device;
+        else other processes hold it, and InfrastructureFault is raised.
         """
         began = time.monotonic()
         try:
@@ -115,12 +116,28 @@ class MemoryPlan:
         except (torch.OutOfMemoryError, DeviceMemoryError) as error:
             self._restart(began)
             clear_exception_frames(error)
+            if not self.one_call:
+                self._blame_for_small_calls(error)
             free, total = _mib(self._worker.device.free), _mib(self._worker.device.memory)
             message = (
                 f"the referee found too little of the device's memory for the inputs and outputs of one call, "
                 f"{_mib(self._call_bytes)}: {free} of {total} were free; make them smaller, or use a larger GPU"
             )
             self._kernel_runs[0].fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
+
+    def _blame_for_small_calls(self, error: Exception) -> None:
+        """Records that the candidate holds most of the device, or raises InfrastructureFault."""
+        candidate, device = self._kernel_runs[-1], self._worker.device
+        free_before = device.free
+        candidate.close()
+        held = device.free - free_before
+        if held <= device.memory // 2:
+            raise InfrastructureFault(
+                f"the referee lacks device memory for small calls, and the kernel holds only {_mib(held)} of "
+                f"{_mib(device.memory)}: {error}"
+            ) from None
+        message = f"this kernel held {_mib(held)} of the device's {_mib(device.memory)}, and the referee lacked memory"
+        candidate.fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
 
     @contextmanager
     def measured(self, kernel_runs: Sequence[KernelRun]) -> Iterator[None]:

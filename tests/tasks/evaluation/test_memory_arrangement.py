@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from domain.fault import InfrastructureFault
 from domain.flags import FlagCode
 from domain.result import Report, Status
 from sandbox.supervisor.session import Session
@@ -155,6 +156,20 @@ def test_a_referee_without_memory_takes_turns_in_the_same_attempt(
     monkeypatch.setattr(Session, "reserve", full)
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
     assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
+
+
+def test_a_referee_without_memory_for_small_calls_is_no_kernels_fault(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other processes hold the device: another attempt, perhaps elsewhere, may find it free."""
+    monkeypatch.setattr(worker, "usual_memory", 1 << 40)
+
+    def full(session: Session, size: int) -> Any:
+        raise torch.OutOfMemoryError("device memory")
+
+    monkeypatch.setattr(Session, "reserve", full)
+    with pytest.raises(InfrastructureFault, match="for small calls"):
+        judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX))
 
 
 def test_what_cannot_fit_names_what_it_needs(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
