@@ -144,6 +144,11 @@ def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
     return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
 
 
+def without_contents(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same dtype, shape and strides that has no memory."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
 def write(place: torch.Tensor, content: torch.Tensor) -> None:
     """Copies `content` to a tensor of the same shape; a repeated element (stride 0) is written once."""
     if 0 not in place.stride():

@@ -15,7 +15,7 @@ from domain.draw_on import DrawOn
 from domain.listing import Form
 from domain.value import MAX_BYTES, TensorRef
 from sandbox.protocol import output_structure
-from sandbox.protocol.arena import describe
+from sandbox.protocol.arena import describe, without_contents
 from sandbox.protocol.channel import finite_numbers
 from sandbox.protocol.output_structure import OutputStructure
 from sandbox.protocol.outputs import repeats
@@ -127,11 +127,6 @@ class CodeListing:
 
     texts: list[CodeText | MissingText]
     kernels: list[dict[str, Any]]
-
-
-def without_contents(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same dtype, shape and strides that has no memory."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def _part(output: torch.Tensor) -> float:

@@ -16,8 +16,8 @@ from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.result import Status
 from domain.value import TensorRef
+from sandbox.protocol.arena import without_contents
 from sandbox.protocol.stacked_values import StackedValues
-from sandbox.supervisor.messages import without_contents
 from tasks.correctness.argument_binding import ArgumentBinder
 from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs

@@ -51,8 +51,8 @@ class Preparation:
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Call all kernels at once, so that loading libraries takes only the longer of both times.
 
-        They run one after the other if they cannot all have their inputs at once, and on the CPU, because a kernel
-        with many processes would slow the other down.
+        They run one after the other if memory is short. So they do on the CPU, because a kernel with many processes
+        would slow the other down.
         """
         for kernel_run in self.kernel_runs:
             with kernel_run.attribute_faults():

@@ -16,7 +16,7 @@ from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
 from profiling.window.timed_window import DeferredReadback, Window
-from sandbox.supervisor.messages import without_contents
+from sandbox.protocol.arena import without_contents
 from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from domain.fault import KernelFault
 from domain.result import Status
 from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import MAX_HELD_SHARE, end_and_measure
 from tasks.runtime.worker_context import WorkerContext
-
-MAX_HELD_SHARE = 0.5
-"""Share of the device's memory: a candidate that holds no more of it leaves the reference enough."""
 
 
 def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
@@ -23,14 +21,8 @@ def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerConte
     fault = reference.fault
     if reference is candidate or fault is None or fault.status is not Status.OUT_OF_MEMORY or not worker.device.is_cuda:
         return
-    candidate_bytes, reference_bytes = _end_and_measure(candidate, worker), _end_and_measure(reference, worker)
+    candidate_bytes, reference_bytes = (end_and_measure(run, worker.device) for run in (candidate, reference))
     if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * worker.device.memory):
         held, total = candidate_bytes >> 20, worker.device.memory >> 20
         message = f"this kernel held {held} MiB of the device's {total} MiB, and its reference found too little left"
         reference.hand_fault_to(candidate, KernelFault(Status.OUT_OF_MEMORY, message))
-
-
-def _end_and_measure(kernel_run: KernelRun, worker: WorkerContext) -> int:
-    before = worker.device.free
-    kernel_run.close()
-    return worker.device.free - before

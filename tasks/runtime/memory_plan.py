@@ -17,6 +17,7 @@ import torch
 
 from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
 from domain.result import REFERENCE, Status
+from profiling.gpu.timing_device import Device
 from sandbox.protocol.cuda_driver import DeviceMemoryError
 from sandbox.supervisor.arena_eviction import ArenaEviction
 from tasks.runtime.job_context import JobContext
@@ -31,6 +32,8 @@ COPIES_OF_INPUTS, COPIES_OF_OUTPUTS = 2, 4
 kernel's own memory."""
 SLACK = 1 << 30
 """Device memory in bytes that is kept free beside what a call is known to need."""
+MAX_HELD_SHARE = 0.5
+"""Share of the device's memory: a candidate that holds no more of it leaves the reference and the referee enough."""
 LEAST_GAIN = 20
 """Divisor of the device's memory: `one_call` must free at least that part, or a second try cannot help."""
 
@@ -52,7 +55,7 @@ class MemoryPlan:
         self._job = job
         self._kernel_runs = kernel_runs
         self._worker = worker = job.worker
-        self._call_bytes = self._usual_bytes = 0
+        self._call_bytes = 0
         self._free_bytes = worker.device.free
         self._reference_bytes: int | None = None
         self._eviction: ArenaEviction | None = None
@@ -82,9 +85,13 @@ class MemoryPlan:
             )
         self._copies_bytes = max(self._copies_bytes, needed)
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
-        self._usual_bytes = COPIES_USUAL * len(self._kernel_runs) * self._call_bytes
         if self._usual_bytes > self._worker.usual_memory:
             self._choose_one_call()
+
+    @property
+    def _usual_bytes(self) -> int:
+        """Bytes of all copies of a call in the `usual` arrangement."""
+        return COPIES_USUAL * len(self._kernel_runs) * self._call_bytes
 
     @property
     def is_tight(self) -> bool:
@@ -128,10 +135,8 @@ class MemoryPlan:
     def _blame_for_small_calls(self, error: Exception) -> None:
         """Records that the candidate holds most of the device, or raises InfrastructureFault."""
         candidate, device = self._kernel_runs[-1], self._worker.device
-        free_before = device.free
-        candidate.close()
-        held = device.free - free_before
-        if held <= device.memory // 2:
+        held = end_and_measure(candidate, device)
+        if held <= MAX_HELD_SHARE * device.memory:
             raise InfrastructureFault(
                 f"the referee lacks device memory for small calls, and the kernel holds only {_mib(held)} of "
                 f"{_mib(device.memory)}: {error}"
@@ -141,12 +146,15 @@ class MemoryPlan:
 
     @contextmanager
     def measured(self, kernel_runs: Sequence[KernelRun]) -> Iterator[None]:
-        """A block in which these kernels are called first: notes what the reference took of the device by itself.
+        """A block in which these kernels are called first.
 
-        With one call in a window, all other runners give up their arenas: how large the outputs are is not known yet.
+        With one call in a window, all other runners give up their arenas, because the size of outputs is not known yet.
+        It then notes what the reference takes of the device by itself.
         """
-        if self._eviction is not None:
-            self._eviction.evict_all(but=kernel_runs[0].session)
+        if self._eviction is None:
+            yield
+            return
+        self._eviction.evict_all(but=kernel_runs[0].session)
         free = self._worker.device.free
         yield
         if [run.role for run in kernel_runs] == [REFERENCE] and self._worker.device.is_cuda:
@@ -190,6 +198,13 @@ class MemoryPlan:
         self._worker.evict_by(self._eviction)
         for kernel_run in self._kernel_runs:
             kernel_run.open_session.evict_by(self._eviction)
+
+
+def end_and_measure(kernel_run: KernelRun, device: Device) -> int:
+    """Ends a kernel's runner; returns how many bytes of the device became free. The runner itself is not asked."""
+    free_before = device.free
+    kernel_run.close()
+    return device.free - free_before
 
 
 def _mib(size: int) -> str:

@@ -49,7 +49,7 @@ WINDOW_SHARE = 1 / 4
 USUAL_SHARE = 2 / 5
 """Share that inputs and outputs of one call may take in all their copies, if every runner keeps its arena."""
 ONE_CALL_SHARE, HOST_SHARE = 0.9, 1 / 2
-"""The same if only one runner has an arena at a time, on a GPU and on a host, whose memory is everybody's."""
+"""The same with one call in a window, on a GPU and on a host, whose memory other programs need too."""
 ARENA_SHARE = 1 / 2
 """Maximum share for one arena."""
 
@@ -217,7 +217,7 @@ class WorkerContext(BuildSession):
         return CardOwners(self.register, os.getppid())
 
     def evict_by(self, eviction: ArenaEviction | None) -> None:
-        """Until the end of the job the null runner has an arena only in its turn."""
+        """Until the end of the job the null runner may lose its arena to the kernels' runners."""
         self._eviction = eviction
         if self._null is not None:
             self._null.session.evict_by(eviction)

@@ -57,7 +57,7 @@ LAUNCHES_UNKNOWN = Flag(
 
 
 @dataclass(frozen=True)
-class _Take:
+class _Measurement:
     """One measurement: layouts and windows by role, and what it found about the times.
 
     `own_flags` are those of the candidate's time alone; `nulls` are of its check windows.
@@ -90,10 +90,10 @@ class Timekeeper:
         self.worker = rounds.worker
         self.plan = Plan.of(rounds.request, is_cuda=self.worker.device.is_cuda)
         self.window_runner = WindowRunner(rounds)
-        self._streamed_for_delay, self._delayed_takes = False, 0
+        self._streamed_for_delay, self._delayed_measurements = False, 0
         self._card = CardReadings(self.worker.card, self.worker.card_owners())
         self._retry = RetryPolicy()
-        self._taken = _Take({}, {})
+        self._measurement = _Measurement({}, {})
         self._circumstances: dict[str, Circumstances] = {}
         self._rendered: dict[str, Timing] = {}
         self.speedup: Speedup | None = None
@@ -101,16 +101,16 @@ class Timekeeper:
     def time(self) -> None:
         """Runs windows of the kernels in alternating order (A B, B A, ...) until the plan or the job's time ends it."""
         size = WindowSize(self.rounds, self.plan.window)
-        while (taken := self._take(size)) is None:
+        while (measurement := self._measure(size)) is None:
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
             return
-        self._taken = taken
-        self._circumstances = {c.role: self._circumstances_of(c, taken) for c in self.kernel_runs}
-        self._rendered = self._render(taken)
+        self._measurement = measurement
+        self._circumstances = {c.role: self._circumstances_of(c, measurement) for c in self.kernel_runs}
+        self._rendered = self._render(measurement)
         for kernel_run in self.kernel_runs:
             kernel_run.timing = self._concluded(kernel_run, self._rendered[kernel_run.role])
-        self.speedup = self._speedup(taken)
+        self.speedup = self._speedup(measurement)
 
     def discard_times(self) -> None:
         """Discards times and speed-up: a later check found the kernel wrong, and a wrong kernel has no time."""
@@ -123,13 +123,13 @@ class Timekeeper:
 
         If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
         """
-        candidate, taken = self.rounds.candidate, self._taken
+        candidate, measurement = self.rounds.candidate, self._measurement
         recheck = NullWindowRecheck(
-            NullKind.of(taken.slots[candidate.role], gated=taken.setups[candidate.role].gated),
-            taken.windows,
-            lambda: self.window_runner.null_windows(taken.slots, taken.setups),
-            lambda: _isolated_window(self.kernel_runs[0], taken),
-            others=taken.nulls,
+            NullKind.of(measurement.slots[candidate.role], gated=measurement.setups[candidate.role].gated),
+            measurement.windows,
+            lambda: self.window_runner.null_windows(measurement.slots, measurement.setups),
+            lambda: _isolated_window(self.kernel_runs[0], measurement),
+            others=measurement.nulls,
             until=self.budget.deadline - RESERVE_S,
         )
         if recheck.can_skip(self.worker.null_window_cache):
@@ -145,10 +145,10 @@ class Timekeeper:
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
             alone = all(kernel_run.session is None for kernel_run in self.kernel_runs)
             recheck.store(self.worker.null_window_cache, alone=alone)
-        taken = replace(taken, windows=recheck.apply())
+        measurement = replace(measurement, windows=recheck.apply())
         if not recheck.corrected:
             return
-        rendered = self._render(taken)
+        rendered = self._render(measurement)
         for kernel_run in self.kernel_runs:
             if kernel_run.timing is not None:
                 corrected, before = rendered[kernel_run.role], self._rendered[kernel_run.role].flags
@@ -157,7 +157,7 @@ class Timekeeper:
                 all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
                 method = recheck.method(kernel_run.timing, kernel_run.role)
                 kernel_run.timing = replace(corrected, method=method, flags=all_flags)
-        self.speedup = self._speedup(taken)
+        self.speedup = self._speedup(measurement)
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -170,16 +170,16 @@ class Timekeeper:
                     kernel_run.session.set_deadline(self.budget.deadline)
             yield
 
-    def _speedup(self, taken: _Take) -> Speedup | None:
-        return paired_speedup(*taken.estimates().values()) if len(self.kernel_runs) > 1 else None
+    def _speedup(self, measurement: _Measurement) -> Speedup | None:
+        return paired_speedup(*measurement.estimates().values()) if len(self.kernel_runs) > 1 else None
 
-    def _render(self, taken: _Take) -> dict[str, Timing]:
+    def _render(self, measurement: _Measurement) -> dict[str, Timing]:
         return {
-            role: render_timing(taken.windows[role], estimated, self._circumstances[role])
-            for role, estimated in taken.estimates().items()
+            role: render_timing(measurement.windows[role], estimated, self._circumstances[role])
+            for role, estimated in measurement.estimates().items()
         }
 
-    def _take(self, size: WindowSize) -> _Take | None:
+    def _measure(self, size: WindowSize) -> _Measurement | None:
         """Runs all windows; None if they have to be repeated with another size or without the gate."""
         slots = self.rounds.slots(size.calls)
         samples = {c.role: Samples(self._setup(c, size.calls, gated=size.gated(c))) for c in self.kernel_runs}
@@ -205,7 +205,7 @@ class Timekeeper:
             return None
         self._card.take(thorough=True)
         own_flags = [*([few_calls] if few_calls is not None else []), *checks.flags]
-        return _Take(slots, checks.windows, stop, own_flags, checks.nulls)
+        return _Measurement(slots, checks.windows, stop, own_flags, checks.nulls)
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether the job has as much time left as has passed since `began`."""
@@ -222,9 +222,9 @@ class Timekeeper:
             self.streams.check_call_time(call_ms)
             return
         self.streams.check_setup_delay(call_ms)
-        self._delayed_takes += 1
+        self._delayed_measurements += 1
         one_stream = candidate.probe is not None and candidate.probe.one_stream
-        repeat = repeat_delayed(self._delayed_takes, one_stream=one_stream, has_time=has_time)
+        repeat = repeat_delayed(self._delayed_measurements, one_stream=one_stream, has_time=has_time)
         if repeat == "streamed":
             self._streamed_for_delay = True
             self.window_runner.streamed.add(candidate.role)
@@ -286,16 +286,16 @@ class Timekeeper:
             (samples[role].warm_up if warms_up else samples[role].add)(window, null[role])
         return True
 
-    def _circumstances_of(self, kernel_run: KernelRun, taken: _Take) -> Circumstances:
+    def _circumstances_of(self, kernel_run: KernelRun, measurement: _Measurement) -> Circumstances:
         state = self._card.state()
-        usual, is_candidate = taken.windows[kernel_run.role].usual, kernel_run is self.rounds.candidate
+        usual, is_candidate = measurement.windows[kernel_run.role].usual, kernel_run is self.rounds.candidate
         windows = len(usual.elapsed_ms)
         interpreted = kernel_run.facts.get("interpreted")
         own_queue_unknown = in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles
         possible = [
             LAUNCHES_UNKNOWN if usual.setup.gated and kernel_run.launch_shift_ms is None else None,
-            _stopped_by_timeout(windows) if taken.stop is Stop.TIMEOUT else None,
-            *(taken.own_flags if is_candidate else ()),
+            _stopped_by_timeout(windows) if measurement.stop is Stop.TIMEOUT else None,
+            *(measurement.own_flags if is_candidate else ()),
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
             None if self.worker.device.is_cuda else CPU_TIME_INDICATIVE,
@@ -308,7 +308,7 @@ class Timekeeper:
             view_outputs_warning(self.kernel_runs) if is_candidate else None,
         ]
         known = [flag for flag in possible if flag is not None]
-        return Circumstances(self.worker.device.cache, known, taken.stop, asdict(state))
+        return Circumstances(self.worker.device.cache, known, measurement.stop, asdict(state))
 
     def _concluded(self, kernel_run: KernelRun, timing: Timing) -> Timing:
         """The timing with remarks about its method, and a flag if it is impossible on this card."""
@@ -338,9 +338,9 @@ def _stopped_by_timeout(windows: int) -> Flag:
     return Flag(FlagCode.STOPPED_BY_TIMEOUT, message, {"windows": windows})
 
 
-def _isolated_window(reference: KernelRun, taken: _Take) -> Window | None:
+def _isolated_window(reference: KernelRun, measurement: _Measurement) -> Window | None:
     """One more window of the reference; None if it can no longer run."""
-    slots, setup = taken.slots[reference.role], taken.setups[reference.role]
+    slots, setup = measurement.slots[reference.role], measurement.setups[reference.role]
     if reference.window_session is None or reference.session is None:
         return None
     try:
