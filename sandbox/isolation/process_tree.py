@@ -59,6 +59,26 @@ def status_of(pid: int) -> ProcessStatus | None:
     return ProcessStatus(int(fields[1]), int(fields[19]))
 
 
+def living_thread_dir(pid: int) -> str | None:
+    """The folder in /proc of the first thread of a process that still has memory; None for a process that has ended.
+
+    The first thread may end before the others. Its own folder then shows no memory, files or mappings of theirs.
+    """
+    try:
+        threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
+    except OSError:
+        return None
+    return next((f"/proc/{thread}" for thread in threads if _has_memory(thread)), None)
+
+
+def _has_memory(thread: int) -> bool:
+    try:
+        with open(f"/proc/{thread}/status", "rb") as status:
+            return any(line.startswith(b"VmRSS:") for line in status)
+    except OSError:
+        return False
+
+
 def user_of(pid: int) -> int | None:
     """The user id of a process; None for a process that is gone."""
     try:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sandbox.isolation import process_tree
 from sandbox.isolation.file_access import SHARED_MEMORY
 
 Inode = tuple[int, int]
@@ -84,20 +85,13 @@ def _changed(before: Mapping[int, int], everything: int) -> int:
 def upper_bound(pid: int) -> int:
     """Everything that a process maps, shared or not, in bytes; 0 for a process that is gone."""
     try:
-        return _sum(f"{_place(pid)}/status", _OF_A_PROCESS)
+        return _sum(f"{_proc_dir(pid)}/status", _OF_A_PROCESS)
     except OSError:
         return 0
 
 
-def _place(pid: int) -> str:
-    """The folder of the first living thread in /proc: the first thread may have ended before the others."""
-    with contextlib.suppress(OSError):
-        for thread in sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid):
-            place = f"/proc/{pid}/task/{thread}"
-            with contextlib.suppress(OSError):
-                _sum(f"{place}/status", _OF_A_PROCESS)
-                return place
-    return f"/proc/{pid}"
+def _proc_dir(pid: int) -> str:
+    return process_tree.living_thread_dir(pid) or f"/proc/{pid}"
 
 
 def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithReferee) -> int:
@@ -106,7 +100,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithRe
     mapped: dict[Inode, int] = defaultdict(int)
     for pid in pids:
         try:
-            total += _sum(f"{_place(pid)}/smaps_rollup", _SHARES)
+            total += _sum(f"{_proc_dir(pid)}/smaps_rollup", _SHARES)
             for (device, number), share in mapped_files(pid):
                 mapped[device, number] += share
                 mapped[device, 0] += share
@@ -122,7 +116,7 @@ def _exactly(pids: Collection[int], held: dict[Inode, int], exempt: SharedWithRe
 def mapped_files(pid: int) -> Iterator[tuple[Inode, int]]:
     """The process's share of each file that it maps, without its private copies of pages."""
     inode, share = (0, 0), 0
-    with open(f"{_place(pid)}/smaps", encoding="utf-8", errors="replace") as mappings:
+    with open(f"{_proc_dir(pid)}/smaps", encoding="utf-8", errors="replace") as mappings:
         for line in mappings:
             if line.startswith("Pss:"):
                 share = _kib(line)
@@ -147,7 +141,7 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], exempt: SharedWithR
             if shared := _own_shared_memory(pid):
                 own.add(shared[0][0])
                 held[shared[0]] = shared[1]
-        with contextlib.suppress(OSError), os.scandir(f"{_place(pid)}/fd") as opened:
+        with contextlib.suppress(OSError), os.scandir(f"{_proc_dir(pid)}/fd") as opened:
             for entry in opened:
                 with contextlib.suppress(OSError):
                     status = entry.stat()
@@ -158,7 +152,7 @@ def _held(pids: Collection[int], named: Mapping[Inode, int], exempt: SharedWithR
 
 def _own_shared_memory(pid: int) -> tuple[Inode, int] | None:
     """Size of its whole /dev/shm if that is not the worker's; else None. Raises OSError."""
-    place = f"{_place(pid)}/root{SHARED_MEMORY}"
+    place = f"{_proc_dir(pid)}/root{SHARED_MEMORY}"
     device = os.stat(place).st_dev
     if device == os.stat(SHARED_MEMORY).st_dev:
         return None

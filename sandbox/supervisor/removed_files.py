@@ -16,6 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox.isolation import process_tree
 from sandbox.isolation.namespaces import TEMPORARY
 from sandbox.isolation.rlimits import MAX_FILE_BYTES
 
@@ -49,32 +50,36 @@ def held(pids: Collection[int], folder: Path) -> Removed:
     removed = Removed()
     device = folder.stat().st_dev
     for pid in pids:
+        place = process_tree.living_thread_dir(pid)
+        if place is None:
+            continue
         try:
-            _opened(pid, device, removed)
-            _mapped(pid, folder, removed)
+            _opened(place, device, removed)
+            _mapped(place, folder, removed)
         except PermissionError:
-            removed.out_of_sight = True
+            # The kernel gives the folders of a process to root once it ends.
+            removed.out_of_sight |= process_tree.living_thread_dir(pid) is not None
         except OSError:
             pass  # It has ended.
     return removed
 
 
-def _opened(pid: int, device: int, removed: Removed) -> None:
-    with os.scandir(f"/proc/{pid}/fd") as descriptors:
+def _opened(place: str, device: int, removed: Removed) -> None:
+    with os.scandir(f"{place}/fd") as descriptors:
         for entry in descriptors:
             with contextlib.suppress(FileNotFoundError):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
                     removed.sizes[status.st_ino] = status.st_blocks * 512
                 elif stat.S_ISSOCK(status.st_mode):
-                    information = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_bytes()
+                    information = Path(f"{place}/fdinfo/{entry.name}").read_bytes()
                     removed.out_of_sight |= _IN_FLIGHT.search(information) is not None
 
 
-def _mapped(pid: int, folder: Path, removed: Removed) -> None:
+def _mapped(place: str, folder: Path, removed: Removed) -> None:
     # Only in these folders: libraries that an upgrade has replaced are mapped without a name too.
-    folders = tuple(os.fsencode(place) + b"/" for place in (folder.resolve(), TEMPORARY))
-    lines = Path(f"/proc/{pid}/maps").read_bytes()
+    folders = tuple(os.fsencode(parent) + b"/" for parent in (folder.resolve(), TEMPORARY))
+    lines = Path(f"{place}/maps").read_bytes()
     if _REMOVED not in lines:
         return
     for line in lines.split(b"\n"):  # A name may contain any other character.
@@ -86,7 +91,7 @@ def _mapped(pid: int, folder: Path, removed: Removed) -> None:
             continue
         try:
             first, _, end = addresses.partition(b"-")
-            status = os.stat(f"/proc/{pid}/map_files/{int(first, 16):x}-{int(end, 16):x}")
+            status = os.stat(f"{place}/map_files/{int(first, 16):x}-{int(end, 16):x}")
         except PermissionError:
             removed.unsized.add(number)
         except FileNotFoundError:

@@ -101,7 +101,9 @@ class Usage:
         except scratch_dir.FolderTooLarge as error:
             raise _too_much(f"left {error}") from error
         with uid.inspecting_as(self.user):
-            return memory_accounting.used(family, enough=self._memory_limit, named=named, exempt=self.exempt)
+            used = memory_accounting.used(family, enough=self._memory_limit, named=named, exempt=self.exempt)
+        # A process that was forked meanwhile takes its part of the shared pages from those read after it alone.
+        return Used(used.bytes, 0) if process_tree.with_descendants(self._pid) - family else used
 
     def _check_folder(self) -> None:
         self.disk_was_full()

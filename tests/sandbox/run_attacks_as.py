@@ -116,7 +116,7 @@ class Host:
         command = (sys.executable, "-c", told + attack.source) if self._programs else ()
         session = Session(self.runner(folder, *command), Target("cpu", None), 1 << 20)
         started = time.monotonic()
-        status = "passed"
+        status, message = "passed", ""
         try:
             if command:
                 session.runner.close_and_wait()
@@ -124,10 +124,11 @@ class Host:
             else:
                 session.build(Kernel(told + attack.source, KernelType.TORCH))
         except KernelFault as fault:
-            status = fault.status.value
+            status, message = fault.status.value, fault.message
         finally:
             session.close()
-        end = {"status": status, "output": session.runner.output.text(), "seconds": time.monotonic() - started}
+        output, seconds = session.runner.output.text(), time.monotonic() - started
+        end = {"status": status, "message": message, "output": output, "seconds": seconds}
         scratch_dir.remove(folder)
         return end | {"left": self.left(), "folder_left": folder.exists()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ import pytest
 
 from domain.fault import KernelFault
 from domain.result import Status
-from sandbox.isolation import scratch_dir
+from sandbox.isolation import process_tree, scratch_dir
 from sandbox.isolation.rlimits import MAX_FILE_BYTES
 from sandbox.supervisor import removed_files
 from sandbox.supervisor.resource_watch import FOLDER_EVERY_S, Usage
@@ -92,6 +94,75 @@ def test_a_file_with_a_name_is_none_of_them(process: int, tmp_path: Path) -> Non
 def test_what_is_on_its_way_through_a_socket_may_be_any_number(process: int, tmp_path: Path) -> None:
     found = removed_files.held([process], tmp_path)
     assert found.out_of_sight and found.max_unsized_bytes > ENDLESS
+
+
+LED_BY_A_THREAD_THAT_ENDED = f"""
+import threading
+def stay():
+    {OPEN}
+    print("ready", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize("process", [LED_BY_A_THREAD_THAT_ENDED], indirect=True)
+def test_files_of_a_process_whose_first_thread_has_ended_count(process: int, tmp_path: Path) -> None:
+    assert removed_files.held([process], tmp_path).bytes == SIZE
+
+
+@contextlib.contextmanager
+def inspecting_as_a_user() -> Iterator[None]:
+    """With the rights of a worker that inspects a runner without the capability to trace every process."""
+    own = os.geteuid()
+    os.seteuid(own or 54_321)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+ENDED = f"""
+import threading
+def stay():
+    {OPEN}
+    print("ready", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize("process", [LED_BY_A_THREAD_THAT_ENDED], indirect=True)
+def test_files_of_a_process_whose_first_thread_has_ended_count(process: int, tmp_path: Path) -> None:
+    assert removed_files.held([process], tmp_path).bytes == SIZE
+
+
+@pytest.fixture
+def inspects_as_a_user() -> Iterator[None]:
+    """The rights of a worker that inspects a runner without the capability to trace every process."""
+    own = os.geteuid()
+    if not own:
+        os.seteuid(54_321)
+    yield
+    os.seteuid(own)
+
+
+ENDED = "os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)"
+
+
+@pytest.mark.parametrize("process", [ENDED], indirect=True)
+def test_a_process_that_has_ended_hides_nothing(process: int) -> None:
+    """The kernel lets root alone see the folders of a process that its parent has not waited for."""
+    ended = process_tree.children(process)
+    assert len(ended) == 1
+    with inspecting_as_a_user():
+        with pytest.raises(PermissionError):
+            os.listdir(f"/proc/{min(ended)}/fd")
+        assert not removed_files.held(ended, Path("/tmp")).out_of_sight
 
 
 def verdict(process: int, folder: Path, lost: int, monkeypatch: pytest.MonkeyPatch) -> KernelFault | None:

@@ -145,3 +145,25 @@ def test_a_reading_within_the_limit_ends_the_doubt(tmp_path: Path, monkeypatch: 
         check(usage, after_s)
     with pytest.raises(KernelFault, match="used more than"):
         check(usage, 3.5 * UNSETTLED_S)
+
+
+def test_a_process_that_is_forked_during_a_reading_leaves_it_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that it shares count in full in processes read before it, and in part in those read after it."""
+    forked: list[subprocess.Popen[bytes]] = []
+
+    def read(*_: object, **__: object) -> Used:
+        forked.append(subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE))
+        return Used(2, 2)
+
+    monkeypatch.setattr(memory_accounting, "used", read)
+    usage = Usage(os.getpid(), tmp_path, 1)
+    try:
+        check(usage, 0.0)
+        with pytest.raises(KernelFault, match="used more than"):
+            check(usage, 1.0 + UNSETTLED_S)
+    finally:
+        for process in forked:
+            process.kill()
+            process.communicate()
