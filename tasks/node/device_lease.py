@@ -71,6 +71,18 @@ def create_folder() -> None:
     os.close(_open_folder())
 
 
+def open_subfolder(name: str) -> int:
+    """A descriptor of a folder beside the queues, which it creates if needed."""
+    folder = _open_folder()
+    try:
+        name = _as_file_name(name)
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=folder)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 @contextmanager
 def _in_order_of_arrival(queue: str, cancelled: Callable[[], bool], queue_offset_s: float = 0.0) -> Iterator[None]:
     file = _open(queue)
@@ -97,11 +109,15 @@ def _open(queue: str) -> int:
     folder = _open_folder()
     try:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.open(re.sub(r"[^\w-]", "_", queue), flags, 0o600, dir_fd=folder)
+        file = os.open(_as_file_name(queue), flags, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
     os.utime(file)  # Services that clean folders for temporary files remove what is old.
     return file
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w-]", "_", name)
 
 
 def _open_folder() -> int:

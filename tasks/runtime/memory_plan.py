@@ -180,14 +180,17 @@ class MemoryPlan:
             return
         next_queues = with_time_spent(self._job.queues, self._kernel_runs, began, self._job.request.timeout)
         if next_queues is not None:
+            self._worker.end_idle_runners()
             raise RestartJob(replace(next_queues, one_call=True)) from None
 
     def _has_room(self, new_bytes: int) -> bool:
         """Whether a runner that needs so many bytes for its arena can have them, and memory for its call after that."""
         calls = 2 if new_bytes else 1  # A runner that has its arena has allocated its call's memory too.
         needed = new_bytes + calls * self._call_bytes + SLACK
-        if self._worker.device.free < needed:
-            self._worker.device.empty_cache()
+        for free_more in (self._worker.device.empty_cache, self._worker.end_idle_runners):
+            if self._worker.device.free >= needed:
+                return True
+            free_more()
         return self._worker.device.free >= needed
 
     def _choose_one_call(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from domain.fault import KernelFault
 from sandbox.isolation.scratch_dir import remove
 from sandbox.supervisor.session import Session
+from tasks.node.idle_processes import IdleProcesses
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ class RunnerPool:
 
     `fork` starts a runner in a folder, `new_folder` makes such a folder, and `quiet` is a block in which no window
     runs. The pool offers a job `spare` runners more than it needs, and keeps at most `room` between jobs. Without
-    `contexts`, as on a host without a GPU, it only forks them."""
+    `contexts`, as on a host without a GPU, it only forks them. Any job of the device may end the runners that are in
+    `idle`, if it lacks device memory."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class RunnerPool:
         room: int = 0,
         *,
         contexts: bool = True,
+        idle: IdleProcesses | None = None,
     ) -> None:
         self._fork = fork
         self._new_folder = new_folder
@@ -80,6 +83,7 @@ class RunnerPool:
         self._spare = spare
         self._room = room
         self._contexts = contexts
+        self._idle = idle
         self._lately: deque[int] = deque(maxlen=LATELY)
         self._waiting: list[PooledRunner] = []
 
@@ -104,7 +108,18 @@ class RunnerPool:
         whether the context needs several hardware queues; such a runner is made now, because the pool holds none.
         With `more_follow`, for a job that runs in several processes, the pool makes as many as it has room for.
         """
-        self._remove_dead()
+        with self._claimed():
+            return self._take(folders, usual_ms, cancelled, multi_queue, more_follow=more_follow)
+
+    def _take(
+        self,
+        folders: list[Path],
+        usual_ms: float | None,
+        cancelled: Cancelled,
+        multi_queue: Sequence[bool],
+        *,
+        more_follow: bool,
+    ) -> list[PooledRunner]:
         kinds = list(multi_queue) or [False] * len(folders)
         one_queue_folders = [folder for folder, several in zip(folders, kinds, strict=True) if not several]
         multi_queue_folders = [folder for folder, several in zip(folders, kinds, strict=True) if several]
@@ -127,13 +142,13 @@ class RunnerPool:
         If few are left, it adds AT_ONCE beyond what the next job needs. While `calm()` is true (no window is due), it
         also replaces each runner that a job has taken.
         """
-        self._remove_dead()
-        needed = max(self._lately, default=0)
-        most = min(needed + self._spare - 1 + AT_ONCE, self._room) if needed else 0
-        # Not for each runner that is taken, where there is room for more: several take hardly longer than one.
-        few = len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room)
-        if few or (len(self._waiting) < most and calm()):
-            self._add(most - len(self._waiting), lambda: False)
+        with self._claimed():
+            needed = max(self._lately, default=0)
+            most = min(needed + self._spare - 1 + AT_ONCE, self._room) if needed else 0
+            # Not for each runner that is taken, where there is room for more: several take hardly longer than one.
+            few = len(self._waiting) < min(TO_CHOOSE * needed, max(self._room - 1, 1), self._room)
+            if few or (len(self._waiting) < most and calm()):
+                self._add(most - len(self._waiting), lambda: False)
 
     def make(self, count: int, cancelled: Cancelled, *, one_queue: bool = True) -> list[PooledRunner]:
         """Makes `count` runners with their contexts, all together, and measures the time of a launch in each.
@@ -162,6 +177,8 @@ class RunnerPool:
 
     def close(self) -> None:
         """Ends the runners that no job took."""
+        for one in self._waiting:
+            self._claim(one)
         end(self._waiting)
         self._waiting = []
 
@@ -233,8 +250,19 @@ class RunnerPool:
         # Read `_waiting` only now: `close` empties it if the zygote died while these were made.
         self._waiting = [*self._waiting, *runners]
 
-    def _remove_dead(self) -> None:
-        self._discard([one for one in self._waiting if not one.session.runner.alive])
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """A block in which no other process may end a waiting runner; those that have ended are removed before."""
+        self._discard([one for one in self._waiting if not (self._claim(one) and one.session.runner.alive)])
+        try:
+            yield
+        finally:
+            if self._idle is not None:
+                for one in self._waiting:
+                    self._idle.offer(one.session.runner.pid)
+
+    def _claim(self, one: PooledRunner) -> bool:
+        return self._idle is None or self._idle.claim(one.session.runner.pid)
 
     def _discard(self, runners: list[PooledRunner]) -> None:
         self._waiting = [one for one in self._waiting if one not in runners]

@@ -34,6 +34,7 @@ from tasks.node.build_target import detect_target
 from tasks.node.device_info import detect
 from tasks.node.device_lease import quiet, stays_free
 from tasks.node.gpu_process_owners import CardOwners
+from tasks.node.idle_processes import IdleProcesses
 from tasks.runtime.deferred_teardown import DeferredTeardown
 from tasks.runtime.null_window_cache import NullWindowCache
 from tasks.runtime.runner_pool import SPARE, WARM_S, WINDOWS_FIRST_S, PooledRunner, RunnerPool, end
@@ -92,8 +93,15 @@ class WorkerContext(BuildSession):
         self._measurement_failed = False
         room, spare = (self._room(), SPARE) if self.device.is_cuda else (MOST_KERNELS, 0)
         yielding = partial(self.block_context_creation, queue_offset_s=WINDOWS_FIRST_S)
+        self._idle = IdleProcesses(self.device_id) if self.device.is_cuda else None
         self.runner_pool = RunnerPool(
-            self._forked, self._new_folder, yielding, spare=min(spare, room), room=room, contexts=self.device.is_cuda
+            self._forked,
+            self._new_folder,
+            yielding,
+            spare=min(spare, room),
+            room=room,
+            contexts=self.device.is_cuda,
+            idle=self._idle,
         )
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
@@ -221,6 +229,11 @@ class WorkerContext(BuildSession):
         self._eviction = eviction
         if self._null is not None:
             self._null.session.evict_by(eviction)
+
+    def end_idle_runners(self) -> None:
+        """Ends the runners that wait for a job, of all workers of the device, and so frees what their contexts hold."""
+        if self._idle is not None and (ended := self._idle.end_all()):
+            log.info("a job lacks device memory: ended %d runners that waited for a job", ended)
 
     def release_job_memory(self) -> None:
         """Between jobs: releases the device memory that the last job made this process and its null runner allocate.

@@ -124,33 +124,6 @@ def inspecting_as_a_user() -> Iterator[None]:
         os.seteuid(own)
 
 
-ENDED = f"""
-import threading
-def stay():
-    {OPEN}
-    print("ready", flush=True)
-    sys.stdin.read()
-    os._exit(0)
-threading.Thread(target=stay).start()
-ctypes.CDLL(None).pthread_exit(None)
-"""
-
-
-@pytest.mark.parametrize("process", [LED_BY_A_THREAD_THAT_ENDED], indirect=True)
-def test_files_of_a_process_whose_first_thread_has_ended_count(process: int, tmp_path: Path) -> None:
-    assert removed_files.held([process], tmp_path).bytes == SIZE
-
-
-@pytest.fixture
-def inspects_as_a_user() -> Iterator[None]:
-    """The rights of a worker that inspects a runner without the capability to trace every process."""
-    own = os.geteuid()
-    if not own:
-        os.seteuid(54_321)
-    yield
-    os.seteuid(own)
-
-
 ENDED = "os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)"
 
 

@@ -137,3 +137,18 @@ def test_memory_taken_while_a_source_is_imported_is_its_own_fault(worker: Worker
     assert report.outcome.status is Status.OUT_OF_MEMORY, report.outcome.message
     after = compared(worker, "return torch.relu(x)", 1, "return torch.relu(x)")
     assert after.outcome.status is Status.PASSED, after.outcome.message
+
+
+def test_idle_contexts_give_way_and_are_made_again(worker: WorkerContext) -> None:
+    small = module("ModelNew", "return torch.relu(x)", 16)
+    assert judged(worker, small, module("Model", "return torch.relu(x)", 16)).outcome.status is Status.PASSED
+    worker.refill_pool()
+    ready, free = worker.pooled_runners_ready, worker.device.free
+    assert ready
+    began = time.monotonic()
+    worker.end_idle_runners()
+    print(f"{ready} contexts ended in {time.monotonic() - began:.2f} s, {worker.device.free - free >> 20} MiB freed")
+    assert worker.device.free - free >= ready * (300 << 20)
+    assert judged(worker, small, module("Model", "return torch.relu(x)", 16)).outcome.status is Status.PASSED
+    worker.refill_pool()
+    assert worker.pooled_runners_ready
