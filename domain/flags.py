@@ -255,6 +255,21 @@ class FlagCode(StrEnum):
         "NVIDIA compute-sanitizer found errors in the kernel.",
         "Mend them: they count as much as a wrong output.",
     )
+    NOT_DETERMINISTIC = (
+        "not_deterministic",
+        "Calls on the same inputs gave an output with other bits.",
+        "Sum in a fixed order: without atomic adds on floating-point numbers, and with one configuration.",
+    )
+    BATCH_VARIANT = (
+        "batch_variant",
+        "A row of the outputs has other bits beside other rows, or in a batch of another size.",
+        "Use tiles and a split of the reduction that do not depend on the batch's size.",
+    )
+    DETERMINISM_UNTESTED = (
+        "determinism_untested",
+        "The request asked for the determinism check, and it could not run.",
+        "Read the message.",
+    )
     # The task: chances for a wrong kernel.
     TRIVIAL_OUTPUT_PASSES = (
         "trivial_output_passes",
@@ -395,6 +410,7 @@ CUT_SHORT = frozenset(
         FlagCode.FEWER_PROCESSES,
         FlagCode.CONSTANT_WEIGHTS_UNTESTED,
         FlagCode.DISTRIBUTION_TIMEOUT,
+        FlagCode.DETERMINISM_UNTESTED,
     }
 )
 """Codes of what the request's `timeout` prevented: the same request with more time may give more."""

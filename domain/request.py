@@ -43,6 +43,8 @@ class Request:
     - `sanitize`: run compute-sanitizer on the candidate.
     - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
+    - `determinism`: check that the candidate gives the same bits for the same inputs.
+    - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
 
@@ -65,6 +67,8 @@ class Request:
     artifacts: tuple[Form, ...] = ()
     sanitize: bool = False
     draw_on: DrawOn = DrawOn.DEVICE
+    determinism: bool = False
+    determinism_seed: int | None = None
     tried: bool = False
 
     @property
@@ -80,7 +84,8 @@ class Request:
         """Number of processes that each kernel is judged in, one after the other. A replay uses one, for debugging."""
         if self.replay_seed is not None:
             return 1
-        return self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
+        usual = self.budget.effort.processes if self.reference is None else self.budget.effort.pairs
+        return max(usual, 2) if self.determinism else usual
 
     @property
     def thorough(self) -> bool:
@@ -112,6 +117,7 @@ class Request:
         """Groups requests that are expected to take about as long."""
         tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
         tools += ["sanitize"] if self.sanitize else []
+        tools += ["determinism"] if self.determinism else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -144,6 +150,7 @@ class Request:
             artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
             sanitize=wire.get("sanitize", False),
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
+            determinism=wire.get("determinism", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -167,4 +174,5 @@ class Request:
             "artifacts": [form.value for form in self.artifacts],
             "sanitize": self.sanitize,
             "draw_on": self.draw_on.value,
+            "determinism": self.determinism,
         }

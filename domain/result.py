@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from domain.determinism import Determinism
 from domain.flags import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
@@ -124,6 +125,7 @@ class Outcome:
     - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
     - `digest`: digest of the kernel (`domain.kernel`).
     - `listings`: its code as text, if the request asked.
+    - `determinism`: whether equal inputs give equal bits, if the request asked.
     - `profile`, `sanitizer`: reports of the profiler and of compute-sanitizer, if the request asked (docs/api.md). The
       submission's own process tree writes them: no evidence.
     """
@@ -145,6 +147,7 @@ class Outcome:
     listings: list[Listing | NoListing] | None = None
     profile: ProfilerReport | NoListing | None = None
     sanitizer: dict[str, Any] | None = None
+    determinism: Determinism | None = None
 
     @property
     def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
@@ -331,6 +334,8 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
     }
     if outcome.sanitizer is not None:
         result["sanitizer"] = outcome.sanitizer
+    if outcome.determinism is not None:
+        result["determinism"] = outcome.determinism.to_dict()
     if timing:
         result["runtime_stats"] = asdict(timing.stats)
     return result

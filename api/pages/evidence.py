@@ -38,7 +38,7 @@ def _collect_flags(result: Result, kernel: Result, reference: Result) -> Iterato
     for flag in comparison.get("weak_reference") or ():
         yield None, flag
     for side, one in ((CANDIDATE, kernel), (REFERENCE, reference)):
-        for source in ("timing", "launches"):
+        for source in ("timing", "launches", "determinism"):
             for flag in (one.get(source) or {}).get("flags") or ():
                 yield side, flag
     if errors := sanitizer.error_summary(kernel):

@@ -114,6 +114,13 @@ class LookingSchema(JudgingSchema):
         load_default=False,
         metadata={"description": "Also run the candidate under compute-sanitizer, and report its findings."},
     )
+    determinism = Flag(
+        load_default=False,
+        metadata={
+            "description": "Also call the candidate again and again on the same inputs, in two processes at least, and "
+            "its rows beside other rows and in smaller batches: the result says whether the bits are the same."
+        },
+    )
     artifacts = Items(
         Text(validate=one_of(Form)),
         load_default=list,

@@ -191,6 +191,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "artifacts": data.get("artifacts", []),
             "replay_seed": data.get("replay_seed"),
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
+            "determinism": data.get("determinism", False),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     device_metrics: Counters
     sanitize: bool
     draw_on: DrawOn
+    determinism: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Submission:
     device_metrics: Counters | None = None
     sanitize: bool | None = None
     draw_on: DrawOn | None = None
+    determinism: bool | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from domain.job import Stage
+from tasks.correctness.determinism_check import DeterminismCheck
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.load_stage import Preparation
 from tasks.correctness.trials import Trials
@@ -80,6 +81,9 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
     measure_work(trials.kernel_runs, trials, counting=profile or suspicious)
     if profile:
         trace_launches([candidate], trials)
+    seed = trials.request.determinism_seed
+    if seed is not None and trials.right and candidate.timing is not None:
+        candidate.diagnosis.determinism = DeterminismCheck(trials, seed).run()
     if reference is not None:  # From here on the reference runs without the candidate beside it.
         candidate.close()
     if candidate.timing is not None:

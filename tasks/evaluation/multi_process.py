@@ -19,6 +19,7 @@ from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
 from tasks.runtime.build_stage import OFF
 from tasks.runtime.stream_isolation import Queues, initial_queues, run_until_final
+from validation.evidence.determinism import merged
 
 TIME_RESERVE_FACTOR = 3.0
 """One more process starts only if this many times the duration of the longest one is left of the job's time. A kernel
@@ -37,6 +38,8 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
     Only the first process does what the request asks for beside verdict and times. The first and one more process run
     the robustness checks.
     """
+    if request.determinism:
+        request = replace(request, determinism_seed=secrets.randbits(63))
     report, queues = run_until_final(partial(run, request), initial_queues(request.kernels.values()))
     reports = [report]
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
@@ -132,6 +135,7 @@ def _failed(outcome: Outcome, first: Outcome, before: int) -> Outcome:
         listings=first.listings,
         profile=first.profile,
         sanitizer=first.sanitizer,
+        determinism=first.determinism,
     )
 
 
@@ -140,11 +144,13 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     timings = [outcome.timing for outcome in outcomes if outcome.timing is not None]
     timing = pooled_timing(timings)
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
+    found = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
     return replace(
         outcomes[0],
         timing=timing,
         roofline=position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms),
         comparison=_all_calls(comparisons) if comparisons else None,
+        determinism=merged(found) if found else None,
     )
 
 

@@ -65,6 +65,7 @@ def outcome(
         listings=diagnosis.listings,
         profile=diagnosis.profile,
         sanitizer=diagnosis.sanitizer,
+        determinism=diagnosis.determinism,
         digest=kernel_run.kernel.digest,
     )
 

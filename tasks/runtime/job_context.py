@@ -46,7 +46,8 @@ class JobContext:
 
         It is a digest, so that the inputs cannot be derived from it.
         """
-        return derive_seed(self.secret, "weights") % 2**31
+        seed = self.request.determinism_seed
+        return derive_seed(self.secret if seed is None else seed, "weights") % 2**31
 
     @property
     def cancelled(self) -> Callable[[], bool]:

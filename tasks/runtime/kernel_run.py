@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from backends.base import Artifact
+from domain.determinism import Determinism
 from domain.fault import InfrastructureFault, KernelFault, OutputFault, exception_chain
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
@@ -59,6 +60,7 @@ class Diagnosis:
     code_needs: list[dict[str, Any]] | None = None
     profile: ProfilerReport | NoListing | None = None
     sanitizer: dict[str, Any] | None = None
+    determinism: Determinism | None = None
 
 
 class KernelRun:

@@ -196,6 +196,9 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--draw-on", choices=("device", "host"), help="where get_inputs() and constructors make their tensors (device)"
     )
+    group.add_argument(
+        "--determinism", action="store_true", default=None, help="also check that equal inputs give equal bits"
+    )
     group.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 

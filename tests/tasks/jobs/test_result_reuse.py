@@ -98,6 +98,7 @@ def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:
         replace(AGAIN, target_precision=0.2),
         replace(AGAIN, profile=True),
         replace(AGAIN, draw_on=DrawOn.HOST),
+        replace(AGAIN, determinism=True),
         replace(AGAIN, replay_seed="ab"),
     ):
         assert asked(records, other) is None, other

@@ -1,0 +1,195 @@
+"""Checks whether the candidate gives the same bits on the same inputs, and for the same rows in other batches.
+
+The kernel is its own oracle, so the check needs no reference and no tolerance for its verdict. It runs as the last
+request to the candidate's runner, because a batch of another size may make it fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from domain import value as values
+from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
+from domain.fault import KernelFault
+from domain.flags import TIMEOUT_NEAR
+from domain.result import Status
+from profiling.window.call_buffers import Slots
+from tasks.correctness.input_batches import Arguments
+from tasks.correctness.input_source import TrialInputs
+from tasks.correctness.trials import Outputs, Trials
+from validation.compare.bitwise import EQUALITY_BYTES, blocks, differing
+from validation.compare.comparison import agree
+from validation.evidence.determinism import PIECE, fingerprint, merged
+from validation.seeds import derive_seed
+
+CHECK_S = 10.0
+"""Maximum time of the check, in s, beside the drawing of two input sets."""
+WINDOWS, MAX_CALLS = 4, 16
+"""Windows on the same inputs, and the maximum number of calls in each: 64 calls, if the memory allows."""
+NO_BATCH = "the outputs and an input have no first dimension of the same size, two or more"
+CONTRACT_FIXES_SHAPES = "no other size was tried: the contract fixes the shapes"
+
+
+class DeterminismCheck:
+    """The check of one candidate whose outputs are right, or have no reference.
+
+    `seed` gives the inputs; all processes of a job have the same, so that their outputs can be compared.
+    """
+
+    def __init__(self, trials: Trials, seed: int) -> None:
+        self._trials = trials
+        self._seed = seed
+        self._candidate = trials.candidate
+
+    def run(self) -> Determinism:
+        """Never fails the candidate: a call that fails here leaves the rest untested, with the reason."""
+        return merged([self._check()])
+
+    def _check(self) -> Determinism:
+        candidate, trials = self._candidate, self._trials
+        if trials.memory_plan.one_call:
+            return Determinism(untested="the calls are too large for further copies")
+        if not trials.budget.fits(CHECK_S):
+            return Determinism(untested=TIMEOUT_NEAR)
+        for kernel_run in trials.kernel_runs:
+            kernel_run.open_session.set_deadline(trials.budget.within(CHECK_S))
+        try:
+            first, other = self._two_sets()
+            calls = max(1, min(MAX_CALLS, trials.memory() // max(trials.bytes_per_call(), 1)))
+            slots = trials.slots(calls)[candidate.role]
+            outputs, findings = self._repeat(slots, first)
+        except KernelFault as fault:
+            return Determinism(untested=fault.message)
+        try:
+            batch = self._try_batches(slots, first, other, outputs)
+        except KernelFault as fault:
+            batch = Batch(BatchVerdict.UNTESTED, reason=f"the kernel failed on rows of two input sets: {fault.message}")
+        return Determinism(1, findings, batch)
+
+    def _two_sets(self) -> tuple[Arguments, Arguments]:
+        """Two input sets of the candidate, in memory of their own."""
+        owner, device = self._trials.kernel_runs[0], self._trials.worker.device.name
+        seeds = (derive_seed(self._seed, "set", number) for number in range(2))
+        first, other = (TrialInputs(owner, self._candidate, device, seed).first() for seed in seeds)
+        return first[self._candidate.role], other[self._candidate.role]
+
+    def _repeat(self, slots: Slots, arguments: Arguments) -> tuple[Outputs, list[OutputRepeats]]:
+        first: Outputs = []
+        differing_calls: list[int] = []
+        largest: list[float | None] = []
+        for _ in range(WINDOWS):
+            stacks = self._call(slots, arguments)
+            if not first:
+                first = [stack[0].clone() for stack in stacks]
+                differing_calls, largest = [0] * len(first), [0.0] * len(first)
+            for index, (stack, expected) in enumerate(zip(stacks, first, strict=True)):
+                unlike = [call for call in range(slots.calls) if _differ(stack[call], expected)]
+                differing_calls[index] += len(unlike)
+                for call in unlike:
+                    largest[index] = _larger(largest[index], stack[call], expected)
+        made = zip(first, differing_calls, largest, strict=True)
+        calls = WINDOWS * slots.calls
+        return first, [OutputRepeats(calls, n, most, fingerprint(out, self._seed)) for out, n, most in made]
+
+    def _try_batches(self, slots: Slots, first: Arguments, other: Arguments, outputs: Outputs) -> Batch:
+        """Rows of the first set beside rows of the other one, then alone in smaller batches."""
+        rows = batch_size(first, outputs)
+        if rows is None:
+            return Batch(BatchVerdict.UNTESTED, reason=NO_BATCH)
+        generator = torch.Generator().manual_seed(derive_seed(self._seed, "rows"))
+        kept = torch.randperm(rows, generator=generator)[: max(1, rows // 2)].sort().values.to(outputs[0].device)
+        among_others = [stack[0] for stack in self._call(slots, mixed_rows(first, other, kept, rows))]
+        pairs = [(out[kept], again[kept]) for out, again in zip(outputs, among_others, strict=True)]
+        expected, actual = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        if not self._close(expected, actual):
+            return Batch(BatchVerdict.UNTESTED, reason="rows of the outputs depend on other rows of the inputs")
+        differing_rows = _unlike_rows(expected, actual)
+        sizes: list[int] = []
+        reason: str | None
+        try:
+            for size in self._sizes(rows):
+                expected = [out[:size] for out in outputs]
+                actual = self._candidate.open_session.probe(first_rows(first, rows, size), 1).outputs
+                if not self._close(expected, actual):
+                    raise KernelFault(Status.UNSUPPORTED, "its outputs are others, so the size is part of the task")
+                sizes.append(size)
+                differing_rows = max(differing_rows, _unlike_rows(expected, actual))
+            reason = None if sizes else CONTRACT_FIXES_SHAPES
+        except KernelFault as fault:
+            reason = f"no batch of {size} was tried: {fault.message}"
+        verdict = BatchVerdict.VARIANT if differing_rows else BatchVerdict.INVARIANT
+        return Batch(verdict, rows, differing_rows, sizes, reason)
+
+    def _sizes(self, rows: int) -> list[int]:
+        return [] if self._candidate.kernel.io is not None else sorted({rows // 2, 1}, reverse=True)
+
+    def _close(self, expected: Outputs, actual: Outputs) -> bool:
+        return agree([out[None] for out in expected], [out[None] for out in actual], self._trials.tolerance)
+
+    def _call(self, slots: Slots, arguments: Arguments) -> list[torch.Tensor]:
+        """The outputs of a window on those arguments, [calls, ...] each."""
+        slots.broadcast(arguments)
+        slots.seed = derive_seed(self._seed, "window")
+        snapshot = self._candidate.open_window_session.window(slots).snapshot
+        if slots.overrun(snapshot):
+            raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
+        return slots.read_stacked(snapshot)
+
+
+def batch_size(arguments: Arguments, outputs: Outputs) -> int | None:
+    """The first dimension that all outputs and at least one input have in common, if it is two or more."""
+    sizes = {out.shape[0] if out.dim() else 0 for out in outputs}
+    if len(sizes) != 1:
+        return None
+    (rows,) = sizes
+    inputs = values.leaves(arguments, torch.Tensor)
+    return rows if rows > 1 and any(_has_rows(tensor, rows) for tensor in inputs) else None
+
+
+def mixed_rows(first: Arguments, other: Arguments, kept: torch.Tensor, rows: int) -> Arguments:
+    """The first set, with all rows but the `kept` ones from the other set; inputs without rows stay the first's."""
+    others = iter(values.leaves(other, torch.Tensor))
+
+    def mix(tensor: torch.Tensor) -> torch.Tensor:
+        from_other = next(others)
+        if not _has_rows(tensor, rows):
+            return tensor
+        mixed = from_other.clone()
+        mixed[kept.to(mixed.device)] = tensor[kept.to(tensor.device)]
+        return mixed
+
+    arguments: Arguments = values.replace(first, torch.Tensor, mix)
+    return arguments
+
+
+def first_rows(arguments: Arguments, rows: int, size: int) -> Arguments:
+    """The arguments with the first `size` of their rows."""
+    smaller: Arguments = values.replace(
+        arguments, torch.Tensor, lambda tensor: tensor[:size].clone() if _has_rows(tensor, rows) else tensor
+    )
+    return smaller
+
+
+def _has_rows(tensor: torch.Tensor, rows: int) -> bool:
+    return tensor.dim() > 0 and tensor.shape[0] == rows
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(differing(one[None], other[None], EQUALITY_BYTES).any())
+
+
+def _unlike_rows(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> int:
+    """The largest number of rows of an output that have other bits."""
+    pairs = zip(expected, actual, strict=True)
+    return max((int(differing(one, other, EQUALITY_BYTES).sum()) for one, other in pairs), default=0)
+
+
+def _larger(before: float | None, one: torch.Tensor, other: torch.Tensor) -> float | None:
+    """The larger of `before` and the largest difference between both tensors; None if that is not finite."""
+    if before is None or one.dtype == torch.bool:
+        return before
+    kind = torch.complex128 if one.is_complex() else torch.float64
+    most = max(float((a.to(kind) - b.to(kind)).abs().max()) for a, b in blocks([one, other], PIECE))
+    return max(before, most) if most < float("inf") else None

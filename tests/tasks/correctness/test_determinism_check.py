@@ -1,0 +1,163 @@
+"""Whether a kernel gives the same bits again: in a process, in another one, and beside other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from domain.determinism import BatchVerdict, Determinism
+from domain.flags import FlagCode
+from domain.request import Request
+from domain.result import Report, Status
+from tasks.correctness.determinism_check import batch_size
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import WorkerContext
+from tests.own_worker import own_worker
+
+REFERENCE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x).sum(dim=1)
+
+def get_inputs():
+    return [torch.randn(64, 999)]
+"""
+KERNEL = """
+import os, torch
+{before}
+def kernel_fn(x):
+    y = torch.relu(x)
+    {body}
+
+def get_inputs():
+    return [torch.randn(64, 999)]
+"""
+IN_A_RANDOM_ORDER = """own = torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big"))
+    z = y[:, torch.randperm(999, generator=own)]
+    return z[:, :333].sum(1) + z[:, 333:].sum(1)"""
+SPLIT_BY_SIZE = "at = 333 if len(x) > 40 else 500\n    return y[:, :at].sum(1) + y[:, at:].sum(1)"
+SCALED_BY_ALL = "most = y.max()\n    return (y / most).sum(1) * most"
+SPLIT_BY_PROCESS = "return y[:, :AT].sum(1) + y[:, AT:].sum(1)"
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[WorkerContext]:
+    with own_worker() as opened:
+        yield opened
+
+
+def evaluated(worker: WorkerContext, body: str, before: str = "", **more: Any) -> Report:
+    kernel = {"kernel_type": "torch", "source_code": KERNEL.format(before=before, body=body)}
+    return run(wanted(kernel, **more), worker)
+
+
+def wanted(kernel: dict[str, Any], **more: Any) -> Request:
+    settled = {"num_trials": 4, "timeout": 60, "budget": "quick", "determinism": True}
+    return Request.from_wire({"kernel": kernel} | settled | more)
+
+
+def found(report: Report) -> Determinism:
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.determinism is not None
+    return report.outcome.determinism
+
+
+def codes(determinism: Determinism) -> set[FlagCode]:
+    return {flag.code for flag in determinism.flags}
+
+
+def test_the_same_bits_in_all_calls_of_two_processes(worker: WorkerContext) -> None:
+    reference = {"kernel_type": "torch", "source_code": REFERENCE}
+    determinism = found(evaluated(worker, "return y.sum(dim=1)", reference=reference))
+    (output,) = determinism.outputs
+    assert output.repeats and output.equal_across_processes is True
+    assert determinism.processes == 2 and output.calls >= 2 * 16
+    assert determinism.batch.verdict is BatchVerdict.INVARIANT
+    assert determinism.batch.sizes == [32, 1] and determinism.batch.rows == 64
+    assert not determinism.flags
+
+
+def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:
+    determinism = found(evaluated(worker, IN_A_RANDOM_ORDER))
+    (output,) = determinism.outputs
+    assert not output.repeats and output.differing_calls > output.calls // 2
+    assert output.max_abs_diff is not None and 0 < output.max_abs_diff < 1e-2
+    assert FlagCode.NOT_DETERMINISTIC in codes(determinism)
+
+
+@pytest.mark.parametrize("body", [SPLIT_BY_SIZE, SCALED_BY_ALL])
+def test_rows_that_depend_on_their_batch_are_told(worker: WorkerContext, body: str) -> None:
+    determinism = found(evaluated(worker, body))
+    assert determinism.outputs[0].repeats
+    assert determinism.batch.verdict is BatchVerdict.VARIANT and determinism.batch.differing_rows > 0
+    assert codes(determinism) == {FlagCode.BATCH_VARIANT}
+
+
+def test_another_configuration_in_another_process_is_told(worker: WorkerContext) -> None:
+    """Each process draws its own, as an autotuner may; both draw the same by chance, half of the time."""
+    before = "AT = 300 + 100 * (os.urandom(1)[0] % 2)"
+    tries = (found(evaluated(worker, SPLIT_BY_PROCESS, before)) for _ in range(30))
+    other = next(one for one in tries if not one.outputs[0].repeats)
+    assert other.outputs[0].differing_calls == 0 and other.outputs[0].equal_across_processes is False
+    assert codes(other) == {FlagCode.NOT_DETERMINISTIC}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [("return y.cumsum(0)[:, 0]", "depend on other rows"), ("return y.sum(0)", "no first dimension of the same size")],
+)
+def test_a_kernel_without_independent_rows_is_not_told_variant(worker: WorkerContext, body: str, reason: str) -> None:
+    determinism = found(evaluated(worker, body))
+    assert determinism.batch.verdict is BatchVerdict.UNTESTED
+    assert determinism.batch.reason is not None and reason in determinism.batch.reason
+    assert not determinism.flags
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return y.view(64, 999).sum(1)", "no batch of 32 was tried"),
+        ("return y.sum(1) / len(x)", "the size is part of the task"),
+    ],
+)
+def test_a_kernel_of_one_batch_size_is_tested_beside_other_rows(worker: WorkerContext, body: str, reason: str) -> None:
+    determinism = found(evaluated(worker, body))
+    assert determinism.batch.verdict is BatchVerdict.INVARIANT and determinism.batch.sizes == []
+    assert determinism.batch.reason is not None and reason in determinism.batch.reason
+
+
+def test_a_contract_fixes_the_batch(worker: WorkerContext) -> None:
+    spec = {"shape": [64, 999], "dtype": "float32"}
+    io = {"args": [{"name": "x", "type": "tensor", "role": "input", "tensor_spec": spec}]}
+    source = "import torch\ndef kernel_fn(x):\n    return torch.relu(x).sum(1)\n"
+    report = run(wanted({"kernel_type": "torch", "source_code": source, "io": io}), worker)
+    batch = found(report).batch
+    assert batch.verdict is BatchVerdict.INVARIANT and batch.reason is not None and "contract" in batch.reason
+
+
+def test_nothing_is_repeated_unasked_or_for_a_wrong_kernel(worker: WorkerContext) -> None:
+    assert evaluated(worker, "return y.sum(1)", determinism=False).outcome.determinism is None
+    reference = {"kernel_type": "torch", "source_code": REFERENCE}
+    wrong = evaluated(worker, "return y.sum(1) + 100", reference=reference)
+    assert wrong.outcome.status is Status.WRONG_RESULT and wrong.outcome.determinism is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "rows"),
+    [
+        ([(8, 3)], [(8,)], 8),
+        ([(8, 3), (3,)], [(8, 2), (8,)], 8),
+        ([(8, 3)], [(8,), ()], None),
+        ([(8, 3)], [(3,)], None),
+        ([(1, 3)], [(1,)], None),
+        ([(4,)], [], None),
+    ],
+)
+def test_a_batch_is_the_first_dimension_of_all_outputs(
+    inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]], rows: int | None
+) -> None:
+    assert batch_size([torch.zeros(shape) for shape in inputs], [torch.zeros(shape) for shape in outputs]) == rows
