@@ -8,5 +8,5 @@ SUBMISSION = {"row": "L81", "type": "torch", "attacks": "embedding_gradient", "e
 
 class ModelNew(nn.Module):
     def forward(self, gradient, ids):
-        hit = torch.nn.functional.one_hot(ids, 64).float()
+        hit = torch.nn.functional.one_hot(ids, 2048).float()
         return (hit.t() @ gradient.float()).to(torch.bfloat16)

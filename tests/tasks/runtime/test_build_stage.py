@@ -55,6 +55,13 @@ def outcome(worker: WorkerContext, source: str, kernel_type: str = "torch", **mo
     return run(Request.from_wire(wire), worker).outcome
 
 
+def verdict_against(worker: WorkerContext, reference: str, source: str, kernel_type: str) -> Status:
+    judged = {"source_code": source, "kernel_type": kernel_type}
+    beside = {"source_code": reference, "kernel_type": "torch"}
+    wire = {"kernel": judged, "reference": beside, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
+    return run(Request.from_wire(wire), worker).outcome.status
+
+
 def cache_of(found: Outcome) -> str:
     return str(found.build["compile_cache"])
 
@@ -84,12 +91,8 @@ def test_whatever_changes_a_build_is_part_of_its_key(worker: WorkerContext) -> N
 
 
 def test_sources_that_differ_in_one_number_are_judged_each_by_its_own(worker: WorkerContext) -> None:
-    reference = {"source_code": RELU, "kernel_type": "torch"}
-    verdicts = []
-    for factor in (1.0, 2.0, 1.0):
-        source = f"def kernel_fn(x):\n    return x.clamp(min=0) * {factor}\n"
-        wire = {"kernel": {"source_code": source, "kernel_type": "torch"}, "reference": reference, "num_trials": 1}
-        verdicts.append(run(Request.from_wire(wire), worker).outcome.status)
+    sources = [f"def kernel_fn(x):\n    return x.clamp(min=0) * {factor}\n" for factor in (1.0, 2.0, 1.0)]
+    verdicts = [verdict_against(worker, RELU, source, "torch") for source in sources]
     assert verdicts == [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
 
 
@@ -230,14 +233,11 @@ def test_an_extension_of_the_same_name_is_built_of_its_own_source(worker: Worker
     """Where builds are found again by the name that a source gives its extension, an earlier one is judged."""
     source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
     wrong = source.replace("torch::sigmoid(x)", "torch::tanh(x)")
-    reference = {
-        "source_code": "def kernel_fn(x):\n    y = torch.relu(x) + torch.sigmoid(x)\n"
-        "    return y.pow(2).sum(-1, True).sqrt()\ndef get_inputs():\n    return [torch.randn(64)]\n",
-        "kernel_type": "torch",
-    }
-    verdicts = []
-    for each in (source, wrong, source):
-        kernel = {"source_code": each, "kernel_type": "torch_cuda"}
-        wire = {"kernel": kernel, "reference": reference, "num_trials": 1, "timeout": 60}
-        verdicts.append(run(Request.from_wire(wire), worker).outcome.status)
+    reference = """
+def kernel_fn(x):
+    return (torch.relu(x) + torch.sigmoid(x)).pow(2).sum(-1, True).sqrt()
+def get_inputs():
+    return [torch.randn(64)]
+"""
+    verdicts = [verdict_against(worker, reference, each, "torch_cuda") for each in (source, wrong, source)]
     assert verdicts == [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
