@@ -241,6 +241,14 @@ def test_a_kernel_does_not_get_out_of_the_score_by_calling_itself_unsupported() 
     assert (found.not_judged, found.correct.count, found.correct.of) == (1, 1, 2)
 
 
+def test_what_the_service_failed_is_no_speed_up_of_one() -> None:
+    judged = [outcome("a", "passed", 2.0), outcome("b", "wrong_result")]
+    failed = [outcome("c", None, reason="the service failed"), outcome("d", "reference_failed")]
+    found = score([*judged, *failed])
+    assert dataclasses.replace(found, problems=2, not_judged=0) == score(judged)
+    assert found.not_judged == 2 and score(failed).speedup is None
+
+
 def test_a_bound_is_no_ratio() -> None:
     at_least, at_most = Speedup(1.6, 1.6, None, "faster"), Speedup(0.9, 0.0, 0.9, "slower")
     low = Speedup(0.2, 0.2, None, "not_distinguishable")

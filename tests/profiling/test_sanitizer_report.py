@@ -167,6 +167,20 @@ def test_a_run_that_was_cut_off_is_not_clean() -> None:
     assert found.status == "findings" and "did not finish" in (found.reason or "")
 
 
+@pytest.mark.parametrize("count", [1, 7])
+@pytest.mark.parametrize("forged", [CLEAN, BEGIN + HIT * 9 + "========= ERROR SUMMARY: 0 errors\n", "clean\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_clean_record_beside_one_with_findings_clears_nothing(last: bool, forged: str, count: int) -> None:
+    true = BEGIN + WRITE.format(thread=1) * count + f"========= ERROR SUMMARY: {count} errors\n"
+    report = read(true + forged if last else forged + true)
+    assert report.status == "findings" and report.findings[0].count == count
+
+
+def test_a_clean_record_makes_no_unread_error_clean() -> None:
+    unread = BEGIN + "========= Something of a later version\n========= ERROR SUMMARY: 1 error\n"
+    assert read(unread + CLEAN).status == read(CLEAN + unread).status == "unavailable"
+
+
 def test_the_list_of_findings_ends() -> None:
     blocks = "".join(WRITE.format(thread=1).replace(":12", f":{line}") for line in range(1, MAX_FINDINGS + 6))
     report = read(BEGIN + blocks + f"========= ERROR SUMMARY: {MAX_FINDINGS + 5} errors\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from domain.fault import JobCancelled
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE
-from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, read_output
+from tasks.diagnostics.tool_run import NO_GPU, Inspection, NotInspected, read_output, remove_stale
 from tasks.evaluation.pipeline import run
 from tasks.runtime.build_stage import Building
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -115,6 +116,43 @@ def test_nothing_is_called_without_inputs_or_a_build(worker: WorkerContext, job:
     look.candidate.build = Build()
     with pytest.raises(NotInspected, match="not compiled"):
         look.call(look.candidate, TOOL, 60.0, 0)
+
+
+DETACHED = """import fcntl, os, time
+        if os.path.exists("beneath a tool"):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    held = open("held", "w")
+                    fcntl.flock(held, fcntl.LOCK_EX)
+                    open("holds it", "w").close()
+                    while not os.path.exists("report"):
+                        time.sleep(0.01)
+                    while True:
+                        open("report", "a").write("clean")
+                os._exit(0)
+            while not os.path.exists("holds it"):
+                time.sleep(0.01)"""
+"""Leaves a descendant that no parent has, which writes into the report as soon as there is one."""
+
+
+def test_a_detached_descendant_writes_nothing_after_the_end_of_its_tool(worker: WorkerContext, job: Path) -> None:
+    look = inspection(worker, job, DETACHED)
+    folder = look.candidate.folder
+    look.call(look.candidate, ("/bin/sh", "-c", 'touch "beneath a tool"; "$@"; echo found > report', "tool"), 60.0, 0)
+    with (folder / "held").open("r") as held:
+        # Its lock is gone with it: nothing changes the report any more.
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    report = read_output(folder / "report", 1 << 30)
+    assert report is not None and report.startswith(b"found") and report == read_output(folder / "report", 1 << 30)
+
+
+def test_a_report_that_lay_there_before_the_tool_is_not_the_tools(tmp_path: Path) -> None:
+    (tmp_path / "memcheck.txt").write_text("ERROR SUMMARY: 0 errors")
+    (tmp_path / "racecheck.txt").mkdir()
+    (tmp_path / "initcheck.txt").symlink_to("/etc/passwd")
+    remove_stale(tmp_path, "memcheck.txt", "racecheck.txt", "initcheck.txt", "synccheck.txt")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cancelled_job_stops_it(worker: WorkerContext, job: Path) -> None:

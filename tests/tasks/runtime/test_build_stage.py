@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from domain.fault import Unproven
+from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Outcome, Status
@@ -53,6 +55,13 @@ def outcome(worker: WorkerContext, source: str, kernel_type: str = "torch", **mo
     return run(Request.from_wire(wire), worker).outcome
 
 
+def verdict_against(worker: WorkerContext, reference: str, source: str, kernel_type: str) -> Status:
+    judged = {"source_code": source, "kernel_type": kernel_type}
+    beside = {"source_code": reference, "kernel_type": "torch"}
+    wire = {"kernel": judged, "reference": beside, "num_trials": 1, "timeout": 60, "target_precision": 0.5}
+    return run(Request.from_wire(wire), worker).outcome.status
+
+
 def cache_of(found: Outcome) -> str:
     return str(found.build["compile_cache"])
 
@@ -67,6 +76,24 @@ def test_the_second_time_it_is_there(worker: WorkerContext) -> None:
     assert "built_by" not in first.build and "built_by" not in second.build
     assert cache_of(outcome(worker, RELU + "# another source\n")) == "miss"
     assert cache_of(outcome(worker, RELU, metadata={"class_name": "Model"})) == "miss"
+
+
+def test_whatever_changes_a_build_is_part_of_its_key(worker: WorkerContext) -> None:
+    first = Kernel(RELU, KernelType.TORCH_CUDA, metadata={"compile_options": ["-O2"]})
+    others = [
+        replace(first, source_code=RELU.replace("8", "9")),
+        replace(first, kernel_type=KernelType.TORCH),
+        replace(first, metadata={"compile_options": ["-O3"]}),
+        replace(first, metadata={}),
+    ]
+    keys = {worker.build_key(each) for each in (first, *others)}
+    assert len(keys) == 1 + len(others) and worker.build_key(replace(first)) in keys
+
+
+def test_sources_that_differ_in_one_number_are_judged_each_by_its_own(worker: WorkerContext) -> None:
+    sources = [f"def kernel_fn(x):\n    return x.clamp(min=0) * {factor}\n" for factor in (1.0, 2.0, 1.0)]
+    verdicts = [verdict_against(worker, RELU, source, "torch") for source in sources]
+    assert verdicts == [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
 
 
 def test_a_compile_error_comes_back_whole(worker: WorkerContext) -> None:
@@ -199,3 +226,18 @@ def test_an_extension_is_compiled_once_and_loaded_from_its_copy(worker: WorkerCo
     assert (cache_of(first), cache_of(second)) == ("miss", "hit")
     assert first.build["headers"] == second.build["headers"] == ["main.o: lean"]
     assert second.build["seconds"] < 0.5 * first.build["seconds"]
+
+
+@pytest.mark.slow
+def test_an_extension_of_the_same_name_is_built_of_its_own_source(worker: WorkerContext) -> None:
+    """Where builds are found again by the name that a source gives its extension, an earlier one is judged."""
+    source = (ROOT / "benchmarks" / "extensions" / "host_only.py").read_text()
+    wrong = source.replace("torch::sigmoid(x)", "torch::tanh(x)")
+    reference = """
+def kernel_fn(x):
+    return (torch.relu(x) + torch.sigmoid(x)).pow(2).sum(-1, True).sqrt()
+def get_inputs():
+    return [torch.randn(64)]
+"""
+    verdicts = [verdict_against(worker, reference, each, "torch_cuda") for each in (source, wrong, source)]
+    assert verdicts == [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
