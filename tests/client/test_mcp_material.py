@@ -206,7 +206,11 @@ def test_an_open_interval_is_a_bound(low: float, high: float | None, shown: str)
 def test_a_speed_up_over_what_fixed_outputs_pass_says_nothing() -> None:
     weak = [{"code": "fixed_outputs_pass", "message": "zeros would pass", "data": {}}]
     speedup = {"ratio": 13.0, "ci_low": 12.0, "ci_high": 14.0, "verdict": "faster"}
-    wire = {**outcome("passed", comparison={"passed": True, "weak_reference": weak}), "speedup": speedup}
+    wire = {
+        **outcome("passed", comparison={"passed": True, "weak_reference": weak}),
+        "speedup": speedup,
+        "ref_result": outcome("passed")["kernel_exec_result"],
+    }
     told = brief.of_result(Result.from_dict(wire))
     assert "says nothing, as fixed outputs would pass" in told and "weak reference: zeros would pass" in told
     assert told.splitlines()[-1] == f"next: {FIXED}"
