@@ -276,6 +276,11 @@ class FlagCode(StrEnum):
         "An output that takes no work, such as all zeros, would pass at this tolerance.",
         "Lower `atol` and `rtol`, or change the reference's inputs.",
     )
+    FIXED_OUTPUTS_PASS = (
+        "fixed_outputs_pass",
+        "Outputs fixed beforehand pass in every call that was tried: the speed-up says nothing.",
+        "Leave the problem out, or change the reference or its inputs.",
+    )
     OUTPUT_EMPTY = (
         "output_empty",
         "An output has no elements: every output is right.",

@@ -80,6 +80,8 @@ def _passed(result: Result, kernel: Result) -> str:
     fast = _compared(speedup) if speedup else _absolute_time(timing)
     if comparison is not None and not speedup:
         fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
+    if any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in (comparison or {}).get("weak_reference") or ()):
+        fast += " That says nothing: outputs fixed beforehand would pass too."
     return f"{right}. {fast}{_flag_count(result)}"
 
 

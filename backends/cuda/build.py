@@ -13,7 +13,8 @@ from backends.cuda.entry_selection import UnknownKernel, choose
 from backends.cuda.headers import include_folders
 from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
-from backends.cuda.source_scan import global_functions, visible_code
+from backends.cuda.source_scan import global_functions, other_language, visible_code
+from backends.source.build_errors import advice, first_error
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -21,7 +22,7 @@ from domain.result import Status
 _ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
-_ERROR = re.compile(r"^.*\berror(?: #\S+)?:.*$", re.MULTILINE)
+_HOST_LINE = re.compile(r"\((\d+)\): error: .*" + _HOST_CODE)
 _WITH_LINES = "-lineinfo"
 """Adds line numbers for sanitizer and profiler; changes no code."""
 _NO_CACHE = "--no-cache"
@@ -155,10 +156,15 @@ class Build:
         return second
 
     def _advice(self, log: str) -> str:
+        if other := other_language(self.source):
+            return f"the source does not compile: {other}"
         if _HOST_CODE in log:
+            line = _HOST_LINE.search(log)
+            where = f" (line {line[1]}: `{self.source.splitlines()[int(line[1]) - 1].strip()[:80]}`)" if line else ""
             return (
-                "the source does not compile: it holds host code, and a raw CUDA kernel is device code alone. Remove "
-                "main() and launch wrappers (the contract's launch replaces them), or send it as torch_cuda"
+                f"the source does not compile: it holds host code{where}, and a raw CUDA kernel is device code alone. "
+                "Send the __global__ function without main() and launch wrappers (the contract's launch replaces "
+                "them), or Python that gives all of it to load_inline, with kernel_type torch_cuda"
             )
         missing = re.search(r'cannot open source file "([^"]+)"', log)
         if missing and missing[1].startswith(_TORCHS_FOLDERS):
@@ -171,8 +177,9 @@ class Build:
                 f"the source does not compile: there is no header <{missing[1]}> for device code here. Remove its "
                 "#include, and put what the kernel needs of it into the source"
             )
-        first = _ERROR.search(log)
-        return f"the source does not compile: {first[0]}" if first else "the source does not compile"
+        first = first_error(log)
+        hint = advice(first) if first else None
+        return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
 
     def _inventory(self) -> str:
         if not self.functions:

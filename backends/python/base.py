@@ -4,9 +4,9 @@ it."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
-from types import ModuleType
+from types import GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -251,6 +251,10 @@ class PythonExecutable(Executable):
         if result is None:
             message = f"{name}() returned None; end it with `return [...]`"
             raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
+        if isinstance(result, Iterator | Set):
+            kind = "a generator" if isinstance(result, GeneratorType) else f"a {type(result).__name__}"
+            message = f"{name}() returned {kind}; end it with `return [...]`, a list with one entry for each parameter"
+            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
         if name == "get_inputs" and isinstance(result, dict):
             # A dict holds arguments by name; if these do not fit, it is itself the one argument.
             named = by_position(self._signature, result)
@@ -300,4 +304,6 @@ def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelF
     doing = "importing the source"
     if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
         doing += " (a line of ``` is Markdown's: send the code between them)"
+    elif isinstance(error, SyntaxError) and "__global__" in (error.text or ""):
+        doing += " (it is CUDA C++: send it with kernel_type cuda, or Python that gives it to load_inline)"
     return fault(error, doing, folder, target, Status.COMPILE_ERROR)

@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
+from backends.source.build_errors import advice, first_error
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
@@ -28,7 +29,7 @@ _MESSAGE_CHARS = 2000
 _BACKENDS = ROOT / "backends"
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 _BUILD_FAILED = "Error building extension"
-_COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
+_TRITON_POSITION = re.compile(r"at (\d+):\d+:")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
 _NO_GPU = (
     "No CUDA GPUs are available",
@@ -76,7 +77,8 @@ def fault(
         message = f"{doing}: a value cannot cross to the referee: {error}"
         return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
-    message = f"{doing}: {_headline(error, log)}{_temporary_hint(error, folder)}"
+    headline = _headline(error, log).replace(f"{folder}/", "")
+    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
     if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
@@ -105,8 +107,10 @@ def _is_beyond_interpreter(error: BaseException) -> bool:
 
 def _is_triton_compile_error(error: BaseException) -> bool:
     """Whether Triton rejected the source. It compiles at the first launch, so such errors may come during a run."""
-    kind = type(error)
-    return kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
+    return any(
+        kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
+        for kind in type(error).__mro__
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -178,11 +182,27 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     text = text_of(error)
+    if _is_triton_compile_error(error) and (position := _TRITON_POSITION.match(text)):
+        # Triton's own text begins with the position and the lines before it, and ends with the reason.
+        *lines, reason = text.rstrip().splitlines()
+        quoted = next((line.strip() for line in reversed(lines[1:]) if line.strip(" ^")), "")
+        return f"{type(error).__name__}: {reason} (line {position[1]} of the kernel: `{quoted}`)"
     if _BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]
-    first = _COMPILER_ERROR.search(log.partition(_BUILD_FAILED)[2])
-    return f"{name}: {first[0].strip()}" if first else name
+    first = first_error(log.partition(_BUILD_FAILED)[2])
+    return f"{name}: {first}" if first else name
+
+
+def _build_advice(error: BaseException, log: str, folder: Path) -> str:
+    """What to do about a failed build or about an extension that cannot be used, in brackets."""
+    text = text_of(error)
+    message = (first_error(log.partition(_BUILD_FAILED)[2]) or "") if _BUILD_FAILED in text else text
+    source = folder / FILE_NAME
+    with contextlib.suppress(OSError):
+        found = advice(message, log, source.read_text(encoding="utf-8", errors="replace") if source.exists() else "")
+        return f" ({found})" if found else ""
+    return ""
 
 
 def _readable(error: BaseException, folder: Path) -> str:

@@ -15,6 +15,8 @@ CPU_TIME_INDICATIVE = "cpu_time_indicative"
 INTERPRETED = "interpreted"
 """The code of a time of Triton's interpreter on the CPU."""
 
+FIXED_OUTPUTS_PASS = "fixed_outputs_pass"
+"""The code of a problem that outputs fixed beforehand would pass: its speed-ups say nothing."""
 LOWER_PRECISION = "lower_precision"
 """The code of outputs that seem to be computed in a lower precision than their dtype."""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.device_metrics import DeviceMetrics
-from kernel_eval_client.flag import Flag
+from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known_fields
@@ -58,6 +58,11 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
+
+    @property
+    def fixed_outputs_pass(self) -> Flag | None:
+        """The flag that outputs fixed beforehand would pass: a speed-up says nothing. None without it."""
+        return next((flag for flag in self.weak_reference if flag.code == FIXED_OUTPUTS_PASS), None)
 
     @property
     def precision_finding(self) -> Flag | None:
@@ -172,6 +177,11 @@ class Result:
         return self.kernel.error
 
     @property
+    def fixed_outputs_pass(self) -> Flag | None:
+        """The comparison's flag of that code: the speed-up counts as unknown (docs/rewards.md)."""
+        return self.kernel.comparison.fixed_outputs_pass if self.kernel.comparison else None
+
+    @property
     def artifacts(self) -> Sequence[Artifact]:
         """Its artifacts, unavailable ones too; `Client.artifact` fetches a text, `artifact_bytes` any of them."""
         return Artifact.all_of(self.raw)
@@ -270,6 +280,7 @@ class Result:
             "mismatch_count": comparison.mismatch_count if comparison else None,
             "element_count": comparison.element_count if comparison else None,
             "weak_reference": bool(comparison.weak_reference) if comparison else None,
+            "fixed_outputs_pass": self.fixed_outputs_pass is not None if comparison else None,
             "inputs_replayed": kernel.inputs.get("inputs_replayed"),
             "device": self.environment.get("device"),
             "gpu_type": self.gpu_type,

@@ -121,6 +121,7 @@ class ParameterCheck:
             self._fail_candidate(fault, which)
         if expected is None or actual is None:
             return FlagCode.WEIGHTS_UNTESTED, f"{which} could not be given to both"
+        self._trials.fixed_outputs.see_with_other_weights(expected, self._trials.tolerance)
         if self._agree(expected, actual):
             return FlagCode.WEIGHTS_AGREE, f"with {which} both still agree"
         prefix = f"with {which} the candidate no longer agrees: "

@@ -71,6 +71,7 @@ def _time(job: JobContext, device: DeviceScope, timekeeper: Timekeeper) -> None:
     trials = timekeeper.rounds
     if trials.right and device.weights is not None:
         check_robustness(device, timekeeper, device.weights)
+    trials.note_fixed_outputs()
     job.report_interim_result(trials.right)
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("mcp", reason="an extra of the client that an offline GPU bo
 
 from kernel_eval_client import Result
 from kernel_eval_client.agents import brief, mcp_server, parts
-from kernel_eval_client.agents.next_step import next_step
+from kernel_eval_client.agents.next_step import FIXED, next_step
 from kernel_eval_client.untrusted_text import named, plain
 from tests.client.suite_files import TWICE
 from tests.client.test_mcp import call
@@ -201,6 +201,19 @@ def test_an_open_interval_is_a_bound(low: float, high: float | None, shown: str)
     comparison = {"passed": True, "strict": {"passed": low > 0}}
     told = brief.of_result(Result.from_dict({**outcome("passed", comparison=comparison), "speedup": speedup}))
     assert f"\nspeed-up: {shown}" in told and ("not at the strict one" in told) == (low == 0)
+
+
+def test_a_speed_up_over_what_fixed_outputs_pass_says_nothing() -> None:
+    weak = [{"code": "fixed_outputs_pass", "message": "zeros would pass", "data": {}}]
+    speedup = {"ratio": 13.0, "ci_low": 12.0, "ci_high": 14.0, "verdict": "faster"}
+    wire = {
+        **outcome("passed", comparison={"passed": True, "weak_reference": weak}),
+        "speedup": speedup,
+        "ref_result": outcome("passed")["kernel_exec_result"],
+    }
+    told = brief.of_result(Result.from_dict(wire))
+    assert "says nothing, as fixed outputs would pass" in told and "weak reference: zeros would pass" in told
+    assert told.splitlines()[-1] == f"next: {FIXED}"
 
 
 def test_the_map_of_a_wrong_answer_is_rows_of_counts() -> None:

@@ -60,6 +60,7 @@ FAST = (4.2, 4.0, 4.4, "faster")
 TOO_FAST = {"code": "too_fast_for_memory", "message": "the time is too short for the bytes", "data": {}}
 LOW = {"code": "lower_precision", "message": "it seems to compute in bfloat16", "data": {}}
 WEAK = {"code": "trivial_output_passes", "message": "zeros would pass", "data": {}}
+FIXED = {"code": "fixed_outputs_pass", "message": "fixed outputs would pass", "data": {}}
 LARGE = {"code": "unexplained_error", "message": "larger than that", "data": {}}
 
 
@@ -116,9 +117,20 @@ def test_an_error_that_no_precision_explains_is_not_excused_by_one() -> None:
     assert Shaping(lower_precision=True).of_result(wrong).reward == 1.0
 
 
-def test_an_answer_to_a_weak_reference_earns_nothing() -> None:
-    found = Shaping().of_result(judged(speedup=FAST, comparison={"weak_reference": [WEAK]}))
-    assert found.reward == 0.0 and found.reason == "zeros would pass"
+def test_a_problem_that_fixed_outputs_pass_earns_nothing_and_its_speed_up_is_unknown() -> None:
+    result = judged(speedup=FAST, comparison={"weak_reference": [WEAK, FIXED]})
+    found = Shaping().of_result(result)
+    assert found.reward == 0.0 and found.reason == "fixed outputs would pass"
+    assert found.metrics()["speedup"] is None and found.metrics()["speedup_ci_low"] is None
+    assert Shaping(ignored=("fixed_outputs_pass", "trivial_output_passes")).of_result(result).reward == 2.0
+
+
+def test_a_trivial_output_that_fails_on_other_inputs_takes_the_bonus_only() -> None:
+    result = judged(speedup=FAST, comparison={"weak_reference": [WEAK]})
+    found = Shaping().of_result(result)
+    assert found.reward == 1.0 and found.held_back == ("zeros would pass",)
+    assert found.metrics()["speedup"] == 4.2
+    assert Shaping(ignored=("trivial_output_passes",)).of_result(result).reward == 2.0
 
 
 def test_a_reference_that_failed_is_no_reward_at_all() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -10,6 +11,8 @@ from kernel_eval_client import Job, Speedup, Submission, torch
 from kernel_eval_client.async_client import Finished
 from kernel_eval_client.cli import show, show_suite
 from kernel_eval_client.cli.terminal import Terminal
+from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
+from kernel_eval_client.result import Comparison
 from kernel_eval_client.suites import Outcome
 from tests.client.suite_files import result_of
 
@@ -37,6 +40,17 @@ def test_only_names_and_remarks_are_cut(width: int) -> None:
             assert f" {verdict} " in line and "1.23x (1.10 to 1.40)" in line
             assert (NAME in line) == (width == 400)
     assert "submission_of_mine" in suite
+
+
+def test_a_problem_that_fixed_outputs_pass_is_listed_and_its_speed_up_says_nothing() -> None:
+    weak = Comparison(True, weak_reference=(Flag(FIXED_OUTPUTS_PASS, "zeros would pass"),))
+    result = result_of("passed", FASTER)
+    result = dataclasses.replace(result, kernel=dataclasses.replace(result.kernel, comparison=weak))
+    outcomes = [Outcome(NAME, "mine", result=result)]
+    scores = printed(400, (show_suite.scores, show_suite.groups(outcomes), outcomes))
+    assert f"Outputs fixed beforehand would pass, so that no speed-up counts: {NAME}." in scores
+    verdict = " ".join(printed(400, (show.result, "mine", "", result)).split())
+    assert "1.23x (1.10 to 1.40), says nothing" in verdict and "weak zeros would pass" in verdict
 
 
 def test_a_reference_that_failed_says_how_in_a_table() -> None:

@@ -14,6 +14,8 @@ import pytest
 from domain.paths import ROOT
 from kernel_eval_client import KernelType, Result, Speedup, errors
 from kernel_eval_client.cli import show
+from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
+from kernel_eval_client.result import Comparison
 from kernel_eval_client.suites import STARTER, Outcome, cases, read, score
 from kernel_eval_client.suites.modules import sort_by_imports
 from kernel_eval_client.suites.problem import NotConvertible
@@ -273,6 +275,16 @@ def test_the_interval_of_the_mean_covers_what_it_should(monkeypatch: pytest.Monk
 def test_an_untimed_problem_counts_for_correctness_only() -> None:
     found = score([outcome("a", "passed", 3.0, timed=False), outcome("b", "passed", 1.3)])
     assert found.correct.of == 2 and found.fast["1"].of == 1
+    assert found.speedup is not None and found.speedup.ratio == pytest.approx(1.3)
+
+
+def test_a_problem_that_fixed_outputs_pass_counts_for_correctness_only_and_is_listed() -> None:
+    weak = outcome("a", "passed", 13.0)
+    assert weak.result is not None
+    comparison = Comparison(True, weak_reference=(Flag(FIXED_OUTPUTS_PASS, "zeros would pass"),))
+    told = dataclasses.replace(weak.result, kernel=dataclasses.replace(weak.result.kernel, comparison=comparison))
+    found = score([dataclasses.replace(weak, result=told), outcome("a", "wrong_result"), outcome("b", "passed", 1.3)])
+    assert found.fixed_outputs_pass == ["a"] and found.correct.count == 2 and found.fast["1"].of == 1
     assert found.speedup is not None and found.speedup.ratio == pytest.approx(1.3)
 
 

@@ -11,6 +11,7 @@ from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE, compare
 from validation.compare.tolerance import Tolerance
 
+KEPT = "the output of another call"
 PROBE = 8
 """Leading elements of each dimension that are compared first: almost every trivial output fails there."""
 
@@ -49,18 +50,89 @@ def weak_reference(
     return findings
 
 
-def _trivial(
-    expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
-) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
-    """Each trivial output's name, with the pairs of expected and trivial outputs that would all have to agree."""
-    is_number = expected.numel() == 1
-    # Expanded constants take no memory, however large the output.
+class FixedOutputs:
+    """Whether outputs fixed beforehand, whatever the inputs are, pass in every call of the reference that was seen.
+
+    The first call is seen at construction. Tried for each output are zeros, ones, a constant (that call's mean) and
+    that call's output itself, which this object keeps until `stop`. What survives over other distributions and other
+    weights too, such as the softmax over one element, is constant by mathematics. A difference under other weights
+    excludes nothing, because a kernel may compute such outputs once, when it is constructed.
+    """
+
+    def __init__(self, outputs: list[torch.Tensor]) -> None:
+        self._fixed = [dict(_constants(output)) | {KEPT: output} for output in outputs]
+        self._surviving = [list(each) for each in self._fixed]
+        self._calls = 1
+        self._with_other_weights: str | None = None
+        self._has_stopped = False
+
+    def see(self, outputs: list[torch.Tensor], tolerances: Sequence[Tolerance], *, drawn: bool = True) -> None:
+        """Takes one more call of the reference, with a tolerance for each output.
+
+        Unless its inputs are as `drawn`, outputs that are not finite exclude nothing: the reference may be unsound.
+        """
+        if self._has_stopped or len(outputs) != len(self._fixed):
+            return
+        self._calls += 1
+        if all(self._surviving) and (drawn or all(_is_finite(output) for output in outputs)):
+            self._surviving = self._passing(outputs, tolerances)
+
+    def see_with_other_weights(self, outputs: list[torch.Tensor], tolerance: Tolerance) -> None:
+        """Takes a call of the reference with other values for its weights."""
+        if not self._has_stopped and len(outputs) == len(self._fixed):
+            passing = self._passing(outputs, [tolerance] * len(outputs))
+            self._with_other_weights = "pass" if all(passing) else "differ"
+
+    def stop(self) -> None:
+        """Frees the outputs; later calls change nothing."""
+        self._has_stopped, self._fixed = True, []
+
+    def give_up(self) -> None:
+        """Rules the flag out: too few calls could be made to tell."""
+        self.stop()
+        self._surviving = []
+
+    def _passing(self, outputs: list[torch.Tensor], tolerances: Sequence[Tolerance]) -> list[list[str]]:
+        """The surviving names of each output that pass in this call."""
+        return [
+            [name for name in names if fixed[name].shape == output.shape and _passes(output, fixed[name], tolerance)]
+            for names, fixed, output, tolerance in zip(self._surviving, self._fixed, outputs, tolerances, strict=True)
+        ]
+
+    @property
+    def flag(self) -> Flag | None:
+        """The flag if fixed outputs passed as all outputs of several calls; None otherwise."""
+        if self._calls < 2 or not all(self._surviving) or not self._surviving:
+            return None
+        names = [names[0] for names in self._surviving]
+        message = (
+            f"outputs fixed beforehand ({', '.join(dict.fromkeys(names))}) would pass in all {self._calls} calls "
+            "of the reference that were tried: the speed-up says nothing"
+        )
+        data: Figures = {
+            "fixed_output": names[0],
+            "calls": self._calls,
+            "with_other_weights": self._with_other_weights,
+        }
+        return Flag(FlagCode.FIXED_OUTPUTS_PASS, message, data)
+
+
+def _constants(expected: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Constant outputs by name: zeros, ones and the mean. Expanded, they take no memory, however large the output."""
     constants: dict[str, complex] = {"all zeros": 0.0, "all ones": 1.0}
     if expected.numel() > 1:
         constants["a constant, the mean of the output,"] = _mean(expected)
     for name, value in constants.items():
         constant = torch.full((), value, dtype=torch.complex128 if expected.is_complex() else torch.float64)
-        trivial = constant.to(expected.device, expected.dtype).expand(expected.shape)
+        yield name, constant.to(expected.device, expected.dtype).expand(expected.shape)
+
+
+def _trivial(
+    expected: torch.Tensor, inputs: list[torch.Tensor], elsewhere: list[torch.Tensor]
+) -> Iterator[tuple[str, list[tuple[torch.Tensor, torch.Tensor]]]]:
+    """Each trivial output's name, with the pairs of expected and trivial outputs that would all have to agree."""
+    is_number = expected.numel() == 1
+    for name, trivial in _constants(expected):
         yield name, [(right, trivial) for right in (expected, *(elsewhere if is_number else ()))]
     if elsewhere and all(answer.shape == expected.shape for answer in elsewhere):
         yield "the output of any other call", [(expected, answer) for answer in elsewhere]
@@ -75,6 +147,11 @@ def _passes(expected: torch.Tensor, trivial: torch.Tensor, tolerance: Tolerance)
         compare([expected[corner]], [trivial[corner]], tolerance).passed
         and compare([expected], [trivial], tolerance).passed
     )
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    return all(bool(piece.to(wide).isfinite().all()) for _, piece, _ in pieces(tensor, tensor, PIECE))
 
 
 def _mean(tensor: torch.Tensor) -> complex:

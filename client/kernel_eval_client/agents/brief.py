@@ -136,7 +136,8 @@ def _figures(result: Result) -> Iterator[str]:
         against = "" if reference is None else f", reference {reference:.4g} ms"
         yield f"time: {timing.stats.mean:.4g} ms a call{against} ({timing.calls} calls, {plain(timing.method)})"
     if result.speedup is not None:
-        yield f"speed-up: {_interval(result.speedup)}: {result.speedup.verdict}"
+        verdict = "says nothing, as fixed outputs would pass" if result.fixed_outputs_pass else result.speedup.verdict
+        yield f"speed-up: {_interval(result.speedup)}: {verdict}"
     elif result.passed and result.reference is not None:
         yield f"speed-up: none: {cut(plain(result.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
     if skipped_checks := result.budget.get("skipped_checks"):

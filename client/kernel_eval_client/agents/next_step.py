@@ -41,6 +41,10 @@ INTERPRETED = (
     "Right. Only correctness can be learnt here: an interpreter ran it, and its times say nothing about a GPU."
     " `service` lists the devices."
 )
+FIXED = (
+    "Right, but so are outputs fixed beforehand, so nothing can be learnt from this problem. Choose another, or change"
+    " the reference or its inputs so that outputs depend on them."
+)
 NO_REFERENCE = "It ran. Use compare with a reference to learn whether it is right and faster."
 AT_ZERO = "Wrong only where the reference gives 0: a clamp, a mask or a sign differs, not the precision."
 NO_NUMBER = "Wrong by a NaN or an infinity on one side: look for an overflow, a division by 0, a log or root below 0."
@@ -138,6 +142,8 @@ def _passed(result: Result) -> str:
         return INTERPRETED if result.reference is not None else INTERPRETED.replace("Right. ", "It ran. ")
     if result.reference is None:
         return NO_REFERENCE
+    if result.fixed_outputs_pass is not None:
+        return FIXED
     if result.speedup is None:
         return UNMEASURED
     return {"faster": FASTER, "slower": SLOWER}.get(result.speedup.verdict, NO_DIFFERENCE)

@@ -73,7 +73,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
             f"{runtime(result.kernel)} a call{sure} ({spread}; {timing.calls} calls, {timing.method})",
         )
     if result.speedup is not None:
-        yield "speed-up", f"{speedup(result.speedup)}, {result.speedup.verdict.replace('_', ' ')}"
+        verdict = "says nothing" if result.fixed_outputs_pass else result.speedup.verdict.replace("_", " ")
+        yield "speed-up", f"{speedup(result.speedup)}, {verdict}"
     elif result.speedup_unavailable_reason is not None and result.passed:
         yield "speed-up", f"none: {result.speedup_unavailable_reason}"
     if comparison is not None:

@@ -70,6 +70,8 @@ def scores(console: Terminal, by_group: dict[str, Score], outcomes: Iterable[Out
         notes.append(
             f"{overall.bounds} correct {have} only a bound of the speed-up (>= or <=), which the mean excludes."
         )
+    if weak := overall.fixed_outputs_pass:
+        notes.append(f"Outputs fixed beforehand would pass, so that no speed-up counts: {', '.join(weak)}.")
     devices = sorted({_device(each) for each in outcomes if each.result is not None})
     if len(devices) > 1:
         notes.append(

@@ -30,7 +30,9 @@ class Scored:
 
     def metrics(self) -> dict[str, Any]:
         """Plain values to log with the reward, always under the same keys."""
-        speedup = self.result.speedup if self.result else None
+        # Against a problem that fixed outputs pass, a ratio would only mislead who averages it.
+        known = self.result is not None and self.result.fixed_outputs_pass is None
+        speedup = self.result.speedup if self.result and known else None
         return {
             "verdict": self.verdict,
             "correct": self.verdict == "passed",
@@ -48,7 +50,7 @@ class Shaping:
 
     There is a bonus for speed only where the whole interval is above 1 and nothing is flagged: a flag is a reason to
     look at a time, and a time to be looked at is none to learn from. `ignored` are codes of flags that do not count.
-    A reference that trivial answers satisfy earns `failed`: it teaches nothing but such answers.
+    A problem that outputs fixed beforehand pass (`fixed_outputs_pass`) earns `failed`: it teaches nothing but those.
     """
 
     failed: float = 0.0
@@ -82,13 +84,9 @@ class Shaping:
             return Scored(None, result.verdict, reason=result.error, result=result)
         if not result.passed:
             return Scored(self.failed, result.verdict, {"failed": self.failed}, reason=result.error, result=result)
-        comparison = result.kernel.comparison
-        if comparison is None or comparison.weak_reference:
-            why = (
-                "it was not compared"
-                if comparison is None
-                else "; ".join(flag.message for flag in comparison.weak_reference)
-            )
+        weak = result.fixed_outputs_pass
+        if result.kernel.comparison is None or (weak is not None and weak.code not in self.ignored):
+            why = "it was not compared" if weak is None else weak.message
             return Scored(self.failed, result.verdict, {"failed": self.failed}, (why,), why, result)
         held_back = tuple(self._reasons_without_bonus(result))
         bonus = 0.0
@@ -103,8 +101,10 @@ class Shaping:
             yield result.speedup_unavailable_reason or "no speed-up was measured"
         elif result.speedup.verdict != "faster" or result.speedup.ci_low <= 1.0:
             yield f"it is {result.speedup.verdict.replace('_', ' ')}"
-        yield from (flag.message for flag in result.kernel.flags if flag.code not in self.ignored)
         inputs, comparison = result.kernel.inputs, result.kernel.comparison
+        about_task = comparison.weak_reference if comparison else ()
+        messages = (flag.message for flag in (*result.kernel.flags, *about_task) if flag.code not in self.ignored)
+        yield from dict.fromkeys(messages)
         if inputs.get("inputs_replayed"):
             yield "its inputs were known beforehand"
         if inputs.get("reused_sets") or inputs.get("inputs_not_random"):

@@ -39,6 +39,11 @@ class Outcome:
             return False
         return result.verdict not in NOT_JUDGED_WITHOUT_GPU or bool(result.environment.get("gpu_name"))
 
+    @property
+    def speedup_is_meaningless(self) -> bool:
+        """Whether outputs fixed beforehand would pass too."""
+        return self.result is not None and self.result.passed and self.result.fixed_outputs_pass is not None
+
 
 @dataclass(frozen=True)
 class Share:
@@ -68,6 +73,8 @@ class Score:
     `fast` is KernelBench's fast_p by p: the share that is correct and whose measured speed-up is above p.
     `surely_fast` requires the whole interval above p. Neither includes a candidate without a measured speed-up. A
     speed-up that is only a bound counts where the bound decides it; `bounds` counts these, and the mean excludes them.
+
+    `fixed_outputs_pass` names the problems that outputs fixed beforehand would pass: they count for correctness only.
     """
 
     problems: int
@@ -77,6 +84,7 @@ class Score:
     surely_fast: dict[str, Share]
     speedup: Mean | None
     bounds: int = 0
+    fixed_outputs_pass: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -93,7 +101,8 @@ def score(outcomes: Iterable[Outcome]) -> Score:
         by_problem.setdefault(outcome.problem, []).append(outcome)
     judged = {name: group for name, group in by_problem.items() if any(outcome.judged for outcome in group)}
     best = [max(group, key=_worth) for group in judged.values()]
-    timed = [outcome for outcome in best if outcome.timed]
+    weak = {outcome.problem for group in judged.values() for outcome in group if outcome.speedup_is_meaningless}
+    timed = [outcome for outcome in best if outcome.timed and outcome.problem not in weak]
     correct = [outcome.result for outcome in best if outcome.result is not None and outcome.result.passed]
     ratios = [
         outcome.result.speedup
@@ -111,6 +120,7 @@ def score(outcomes: Iterable[Outcome]) -> Score:
         surely_fast={f"{p:g}": _share(sum(each.ci_low > p for each in ratios), len(timed)) for p in FAST},
         speedup=_mean([each for each in ratios if each.bound is None]),
         bounds=sum(each.bound is not None for each in ratios),
+        fixed_outputs_pass=sorted(weak),
     )
 
 

@@ -264,3 +264,19 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
     assert any("shared_mem" in note for note in built_cuda(source, tmp_path).facts["notes"])
     given = contract(*IO["args"], shared_mem=1024)
     assert not any("shared_mem" in note for note in built_cuda(source, tmp_path, given).facts["notes"])
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (
+            SCALE + "\nvoid launch(float* x) { }\nvoid go() { launch(0); scale<<<1, 1>>>(0, 0, 0, 0); }",
+            "host code (line 2: `void launch(float* x) { }`)",
+        ),
+        (f"```cuda\n{SCALE}\n```", "send the code between them"),
+        (f"import torch\nsource = '''{SCALE}'''", "send it with kernel_type torch_cuda"),
+        (SCALE.replace("{ int", '{ asm("nonsense;"); int'), "Not a name of any known instruction"),
+    ],
+)
+def test_a_source_that_is_no_kernel_says_what_to_send(source: str, says: str, tmp_path: Path) -> None:
+    assert says in fault_of(source, tmp_path).message

@@ -9,7 +9,7 @@ from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
 from domain.flags import FlagCode
 from validation.compare.tolerance import EXACT, Tolerance, effective_tolerance, strict
 from validation.dtypes import torch_dtype
-from validation.evidence.weak_reference import weak_reference
+from validation.evidence.weak_reference import FixedOutputs, weak_reference
 
 
 @pytest.mark.parametrize("name", sorted(ITEM_BYTES))
@@ -102,3 +102,48 @@ def test_a_single_number_is_no_zero_where_other_calls_give_others(elsewhere: flo
     """One of many may be near zero in one call."""
     others = [[torch.tensor(elsewhere)]]
     assert len(weak_reference([torch.tensor(0.005)], [], Tolerance(1e-2, 1e-2), others)) == found
+
+
+TOLERANCE = Tolerance(1e-2, 1e-2)
+UNKNOWN = {"with_other_weights": None}
+
+
+def fixed(*calls: list[torch.Tensor], drawn: bool = True) -> dict[str, object] | None:
+    """The figures of the flag after these calls of a reference."""
+    seen = FixedOutputs(calls[0])
+    for outputs in calls[1:]:
+        seen.see(outputs, [TOLERANCE] * len(outputs), drawn=drawn)
+    return None if seen.flag is None else dict(seen.flag.data)
+
+
+def test_constants_and_kept_outputs_that_pass_in_every_call_are_fixed_outputs() -> None:
+    bias = torch.randn(4, 10)
+    assert fixed([torch.zeros(3)], [torch.zeros(3)]) == {"fixed_output": "all zeros", "calls": 2} | UNKNOWN
+    assert fixed([bias], [bias + 1e-3], [bias]) == {"fixed_output": "the output of another call", "calls": 3} | UNKNOWN
+    assert fixed([bias, torch.ones(1)], [bias, torch.ones(1)]) is not None
+    small = [torch.tensor([0.009, -0.009])], [torch.tensor([-0.009, 0.009])]
+    assert fixed(*small) == {"fixed_output": "all zeros", "calls": 2} | UNKNOWN, (
+        "they differ by more than the tolerance"
+    )
+
+
+def test_outputs_that_change_with_the_inputs_are_not_fixed() -> None:
+    bias = torch.randn(4, 10)
+    assert fixed([bias], [bias], [bias + 0.1]) is None
+    assert fixed([bias], [bias[:2]]) is None
+    assert fixed([bias, torch.ones(1)], [bias, torch.ones(1) * 2]) is None, "one of two"
+    assert fixed([bias]) is None, "of one call nothing is known"
+
+
+def test_outputs_that_are_not_finite_exclude_nothing_on_inputs_that_were_not_drawn() -> None:
+    broken = torch.tensor([1.0, float("nan")])
+    assert fixed([torch.ones(2)], [torch.ones(2)], [broken], drawn=False) is not None
+    assert fixed([torch.ones(2)], [torch.ones(2)], [broken]) is None
+
+
+@pytest.mark.parametrize(("other", "outcome"), [(0.0, "pass"), (0.5, "differ")])
+def test_other_weights_are_reported_and_exclude_nothing(other: float, outcome: str) -> None:
+    seen = FixedOutputs([torch.zeros(3)])
+    seen.see([torch.zeros(3)], [TOLERANCE])
+    seen.see_with_other_weights([torch.full((3,), other)], TOLERANCE)
+    assert seen.flag is not None and seen.flag.data["with_other_weights"] == outcome

@@ -1,0 +1,144 @@
+"""The line that a failed build is told by, and the advice about it. The texts are those of nvcc 13 and g++ 12."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from backends.base import Target
+from backends.source.build_errors import advice, first_error
+from backends.source.error_report import fault
+from backends.source.module_loader import import_source
+from domain.result import Status
+from tests.backends.extensions.test_jit_build import pure_cuda, with_nvcc, without_gpu
+from tests.backends.loading import kernel, loaded, refusal
+
+LINES = {
+    "nvcc's driver": "nvcc fatal   : Unsupported gpu architecture 'sm_70'",
+    "an unknown option": "nvcc fatal   : Unknown option '--no-such-flag'",
+    "nvcc's front end": 'ext/e/cuda.cu(4): error: identifier "unknown" is undefined',
+    "a numbered error": "kernel.cu(3): error #20: identifier is undefined",
+    "g++": "ext/e/main.cpp:4:41: error: 'go' was not declared in this scope",
+    "g++'s driver": "c++: error: unrecognized command-line option '-fno-such-thing'",
+    "a header": "ext/e/cuda.cu:3:10: fatal error: my_header.h: No such file or directory",
+    "the assembler": "ptxas error   : Entry function '_Z1kPi' uses too much shared data (0x27100 bytes, 0xc000 max)",
+    "the assembler at a line": "ptxas /tmp/t.ptx, line 25; fatal   : Parsing error near '%': syntax error",
+    "NVRTC's assembler": "ptxas application ptx input, line 34; error   : Not a name of any known instruction: 'no'",
+    "a missing definition": "main.cpp:(.text+0x5): undefined reference to `absent()'",
+    "two definitions": "/usr/bin/ld: cuda.cuda.o: in function `launch()': multiple definition of `launch()'",
+    "a missing library": "/usr/bin/ld: cannot find -lnosuchlib: No such file or directory",
+    "ninja": "ninja: error: 'absent.cu', needed by 'absent.cuda.o', missing and no known rule to make it",
+    "a missing compiler": "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_the_first_line_that_names_an_error_is_found(line: str) -> None:
+    log = f"""[1/2] nvcc -DNAME=1 -Werror -c cuda.cu
+FAILED: [code=1] cuda.cuda.o
+cuda.cu(2): warning #177-D: variable "error" was declared but never referenced
+  {line}
+ptxas fatal   : Ptx assembly aborted due to errors
+collect2: error: ld returned 1 exit status
+main.cpp:9:1: error: another
+"""
+    assert first_error(log) == line
+    assert first_error("collect2: error: ld returned 1 exit status\n") == "collect2: error: ld returned 1 exit status"
+    assert first_error("ninja: build stopped: subcommand failed.") is None
+
+
+ADVICE = {
+    "nvcc fatal   : Unsupported gpu architecture 'sm_70'": "remove -arch=sm_70: ",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device": "remove -arch=sm_70: ",
+    "CUDA error: invalid device function": "remove -arch=sm_70: ",
+    "main.cpp:4:41: error: 'go' was not declared in this scope": "declare go in cpp_sources: ",
+    "main.cpp:1:1: error: \u2018__global__\u2019 does not name a type": "CUDA code belongs in cuda_sources",
+    'cuda.cu(4): error: no suitable constructor exists to convert from "float" to "__half"': "__float2half",
+    LINES["the assembler"]: "extern __shared__",
+    LINES["a missing definition"]: "define it, or add its library",
+    "ImportError: e.so: undefined symbol: _Z6absentv": "absent: it is declared and called",
+    LINES["a header"]: "put what it gives into the source",
+    LINES["two definitions"]: "only declare it in the others",
+    LINES["a missing library"]: "the worker lacks that library",
+}
+
+
+@pytest.mark.parametrize(("line", "says"), ADVICE.items())
+def test_the_advice_says_what_to_do(line: str, says: str) -> None:
+    source = 'load_inline("e", cpp, cuda, ["go"], extra_cuda_cflags=["-O3", "-arch=sm_70"])'
+    found = advice(line, 'm.def("go", torch::wrap_pybind_function(go), "go");', source)
+    assert found is not None and says in found
+
+
+@pytest.mark.parametrize("line", [LINES["nvcc's front end"], LINES["an unknown option"], "ValueError: bad shape"])
+def test_a_line_that_says_all_has_no_advice(line: str) -> None:
+    assert advice(line) is None
+
+
+@pytest.mark.parametrize("option", ["-gencode=arch=compute_70,code=sm_70", "--gpu-architecture=sm_70", "-arch sm_70"])
+def test_each_form_of_the_option_is_named(option: str) -> None:
+    found = advice("no kernel image is available", source=f"extra_cuda_cflags=['{option}', '-O3']")
+    assert found is not None and f"remove {option}: " in found
+
+
+@without_gpu
+@with_nvcc
+def test_an_architecture_that_nvcc_refuses_is_in_the_sentence(tmp_path: Path) -> None:
+    given = pure_cuda("*p = 1;")
+    source = given.source_code.replace('name="pure",', 'name="pure", extra_cuda_cflags=["-arch=sm_10"],')
+    failed = refusal(kernel(source, "torch_cuda"), tmp_path)
+    assert failed.status is Status.COMPILE_ERROR
+    assert "nvcc fatal   : Unsupported gpu architecture 'sm_10' (remove -arch=sm_10: " in failed.message
+
+
+def test_an_extension_for_another_gpu_names_the_option_at_the_call(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text('FLAGS = ["-gencode=arch=compute_70,code=sm_70"]')
+    error = torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device", 209)
+    told = fault(error, "calling class ModelNew", tmp_path, Target("cuda:0", "sm_90"))
+    assert told.status is Status.RUNTIME_ERROR
+    assert "(remove -gencode=arch=compute_70,code=sm_70: " in told.message
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("yield torch.randn(4)", "a generator"),
+        ("return (torch.randn(4) for _ in range(2))", "a generator"),
+        ("return map(torch.randn, [4])", "a map"),
+        ("return {torch.randn(4)}", "a set"),
+    ],
+)
+def test_inputs_that_are_no_list_are_refused_with_the_form_wanted(body: str, kind: str, tmp_path: Path) -> None:
+    given = kernel(f"def kernel_fn(x): return x\ndef get_inputs():\n    {body}\n")
+    with pytest.raises(Exception, match=rf"get_inputs\(\) returned {kind}; end it with `return \[\.\.\.\]`, a list"):
+        loaded(given, tmp_path).own_inputs(1)
+
+
+def test_cuda_sent_as_python_says_which_type_takes_it(tmp_path: Path) -> None:
+    failed = refusal(kernel("#include <cuda_runtime.h>\n__global__ void k(float* x) {}\n", "torch_cuda"), tmp_path)
+    assert "it is CUDA C++: send it with kernel_type cuda" in failed.message
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "tl.store(x + tl.arange(0, 100), 1.0)",
+            "CompilationError: arange's range must be a power of 2 (line 3 of the",
+        ),
+        ("tl.store(x, y)", "CompilationError: NameError('y is not defined') (line 3 of the kernel: `tl.store(x, y)`)"),
+        ("while n > 0: break", "UnsupportedLanguageConstruct: unsupported AST node type: Break (line 3"),
+    ],
+)
+def test_a_kernel_that_triton_refuses_begins_with_the_reason(line: str, says: str, tmp_path: Path) -> None:
+    source = f"import triton\nimport triton.language as tl\n\n@triton.jit\ndef k(x, n):\n    n += 1\n    {line}\n"
+    module = import_source(source, tmp_path)
+    with pytest.raises(Exception) as caught:
+        triton.compile(ASTSource(module.k, {"x": "*fp32", "n": "i32"}), target=GPUTarget("cuda", 90, 32))
+    told = fault(caught.value, "calling kernel k", tmp_path, Target("cuda:0", "sm_90"))
+    assert told.status is Status.COMPILE_ERROR and told.message.startswith(f"calling kernel k: {says}")
