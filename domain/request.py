@@ -10,6 +10,7 @@ from typing import Any, Self
 from domain.budget import Budget
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
+from domain.input_grade import Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
@@ -42,6 +43,7 @@ class Request:
     - `device_metrics`: hardware counters to read for each kernel.
     - `sanitize`: run compute-sanitizer on the candidate.
     - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
+    - `strictness`: whether inputs beyond the task decide the verdict too.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -65,6 +67,7 @@ class Request:
     artifacts: tuple[Form, ...] = ()
     sanitize: bool = False
     draw_on: DrawOn = DrawOn.DEVICE
+    strictness: Strictness = Strictness.TASK
     tried: bool = False
 
     @property
@@ -144,6 +147,7 @@ class Request:
             artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
             sanitize=wire.get("sanitize", False),
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
+            strictness=Strictness(wire.get("strictness", Strictness.TASK)),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -167,4 +171,5 @@ class Request:
             "artifacts": [form.value for form in self.artifacts],
             "sanitize": self.sanitize,
             "draw_on": self.draw_on.value,
+            "strictness": self.strictness.value,
         }

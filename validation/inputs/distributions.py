@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from domain.input_grade import InputGrade
 from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape
 from validation.dtypes import wire_name
@@ -25,6 +26,7 @@ ROWS_SHARE = 1 / 8
 OFFSET = 8.0
 ZEROS = 0.25
 SPARSE_SHARE, SPARSE_SCALE = 1 / 8, 0.01
+UNEVEN_SCALE, UNEVEN_SHIFT = (0.25, 0.75), 0.75
 
 Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
 
@@ -34,14 +36,15 @@ class Distribution:
     """`change` takes a tensor as float32 or float64, its rms, a generator and the tensor's index among the changed
     ones. It may write in place.
 
-    Tensors of other traits than `applies_to` stay as they are. `harsh`: a right reference may overflow or divide by
-    zero, so the distribution decides only with a float64 run of the reference. `tied`: many elements are equal, and the
-    kernel may choose any of them.
+    `grade`: how far the inputs are from the task's. Tensors of other traits than `applies_to` stay as they are.
+    `harsh`: a right reference may overflow or divide by zero, so the distribution decides only with a float64 run of
+    the reference. `tied`: many elements are equal, and the kernel may choose any of them.
     """
 
     name: str
     description: str
     change: Change
+    grade: InputGrade = InputGrade.BEYOND
     applies_to: ValueTraits = ValueTraits.PLAIN
     harsh: bool = False
     tied: bool = False
@@ -136,6 +139,12 @@ def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, nu
     return tensor.masked_fill_(zeros, 0.0)
 
 
+def _uneven(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
+    rows = torch.rand((2, *tensor.shape[:-1], 1), generator=generator, device=tensor.device).to(tensor.dtype)
+    low, high = UNEVEN_SCALE
+    return tensor.mul_(rows[0].mul_(high - low).add_(low)).add_(rows[1].mul_(_sign(number) * UNEVEN_SHIFT * rms))
+
+
 def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     unscaled = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(SPARSE_SHARE)
     return torch.where(unscaled, tensor, tensor * SPARSE_SCALE)
@@ -144,7 +153,11 @@ def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number
 # The inputs as drawn. It serves for outputs that the default tolerance cannot judge; these are judged by their own
 # scale.
 DRAWN = Distribution(
-    "drawn", "as they are drawn, small answers by their own size", lambda tensor, *_: tensor, harsh=True
+    "drawn",
+    "as they are drawn, small answers by their own size",
+    lambda tensor, *_: tensor,
+    grade=InputGrade.AS_DRAWN,
+    harsh=True,
 )
 # Another mean and spread within the range, without ties. A kernel that assumes uniform noise's known mean and variance
 # fails here.
@@ -152,10 +165,23 @@ SPARSE = Distribution(
     "sparse",
     f"but for one in {1 / SPARSE_SHARE:g}, elements of what looks like torch.rand are {SPARSE_SCALE:g} times as large",
     _sparse,
+    grade=InputGrade.AS_STRUCTURED,
     applies_to=ValueTraits.UNIFORM,
     harsh=True,
 )
+# Other means and spreads within the drawn range, another one in each row. A kernel that takes them for those of the
+# standard normal fails here.
+UNEVEN = Distribution(
+    "uneven",
+    f"each row of a random input scaled by {UNEVEN_SCALE[0]:g} to {UNEVEN_SCALE[1]:g} and shifted by up to "
+    f"{UNEVEN_SHIFT:g} times the rms",
+    _uneven,
+    grade=InputGrade.AS_STRUCTURED,
+)
 DISTRIBUTIONS = (
+    DRAWN,
+    SPARSE,
+    UNEVEN,
     # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows.
     Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
     # All positive, then all negative: reveals maxima that begin at 0, variances that cancel and means assumed to be

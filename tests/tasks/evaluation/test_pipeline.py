@@ -66,7 +66,9 @@ def test_precise_judges_in_several_processes(worker: WorkerContext, monkeypatch:
     stages: list[Stage] = []
     tried: list[DistributionCheck] = []
     run_check = DistributionCheck.run
-    monkeypatch.setattr(DistributionCheck, "run", lambda each: (tried.append(each), run_check(each))[1])
+    monkeypatch.setattr(
+        DistributionCheck, "run", lambda each, **which: (tried.append(each), run_check(each, **which))[1]
+    )
     wire = {
         "kernel": kernel(SOFTMAX),
         "reference": kernel(SOFTMAX),
