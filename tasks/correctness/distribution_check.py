@@ -2,8 +2,8 @@
 
 The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
-(`validation/evidence/perturbation_bound.py`, docs/adr/0014). By the grade of the inputs and the request's strictness it
-is the verdict or stands beside it (docs/adr/0035).
+(`validation/evidence/perturbation_bound.py`, docs/adr/0014). It is the verdict, or stands beside it, by the grade of
+the inputs and the request's strictness (docs/adr/0035).
 """
 
 from __future__ import annotations
