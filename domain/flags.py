@@ -362,6 +362,11 @@ class FlagCode(StrEnum):
         "Elements differ, but without a float64 run of the reference that is no evidence.",
         "Write the reference in PyTorch operators that run in float64.",
     )
+    ROBUSTNESS_FAILED = (
+        "robustness_failed",
+        "The kernel fails on inputs that the task never draws, where the reference is right. The verdict stands.",
+        'Read `comparison.robustness`; mend the kernel, or say `strictness: "robust"` to refuse such kernels.',
+    )
     # The outcome of other values for weights: `inputs.weight_findings`.
     WEIGHTS_AGREE = (
         "weights_agree",

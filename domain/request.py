@@ -10,6 +10,7 @@ from typing import Any, Self
 from domain.budget import Budget
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
+from domain.input_grade import Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
@@ -42,6 +43,7 @@ class Request:
     - `device_metrics`: hardware counters to read for each kernel.
     - `sanitize`: run compute-sanitizer on the candidate.
     - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
+    - `strictness`: whether inputs beyond the task decide the verdict too.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
@@ -69,6 +71,7 @@ class Request:
     draw_on: DrawOn = DrawOn.DEVICE
     determinism: bool = False
     determinism_seed: int | None = None
+    strictness: Strictness = Strictness.TASK
     tried: bool = False
 
     @property
@@ -151,6 +154,7 @@ class Request:
             sanitize=wire.get("sanitize", False),
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
+            strictness=Strictness(wire.get("strictness", Strictness.TASK)),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -175,4 +179,5 @@ class Request:
             "sanitize": self.sanitize,
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
+            "strictness": self.strictness.value,
         }

@@ -88,10 +88,35 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class RobustnessFailure:
+    """The candidate failed on inputs beyond the task, where the reference is right (docs/correctness.md).
+
+    - `distribution`: the inputs, by their name in `inputs.distributions`.
+    - `status`: WRONG_RESULT, or how the candidate failed; the counts are then 0.
+    - `mismatch_count`, `element_count`: wrong elements, and all that were judged.
+    """
+
+    distribution: str
+    status: Status
+    message: str
+    mismatch_count: int = 0
+    element_count: int = 0
+    first_mismatch: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What the candidate did on inputs beyond the task, which do not decide the verdict."""
+
+    failed: list[RobustnessFailure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Candidate against reference, over every output of every compared call.
 
     - `weak_reference`: trivial outputs that would pass against this reference at this tolerance.
+    - `robustness`: failures on inputs beyond the task that leave the verdict as it is.
     - `precision_check`: errors of both kernels against the reference in float64; None if it could not run so.
     - `layout`: a flag for each returned output whose strides differ from the reference's.
     - `mismatch_map`: wrong elements of the first wrong call (`validation.compare.mismatch_map`); None if all are right
@@ -115,6 +140,7 @@ class Comparison:
     strict: dict[str, Any] | None = None
     layout: list[Flag] = field(default_factory=list)
     mismatch_map: dict[str, Any] | None = None
+    robustness: Robustness = field(default_factory=Robustness)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, LenientSchema, Part, Text, abbreviate
+from api.schemas.fields import Items, LenientSchema, Part, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
+from domain.input_grade import Strictness
 from domain.kernel import KernelType
 from domain.request import Request
 from domain.settings import settings
@@ -34,6 +35,14 @@ class CompareSchema(LookingSchema):
     custom_kernel = Part(KernelSchema, required=True)
     atol = tolerance_field()
     rtol = tolerance_field()
+    strictness = Text(
+        load_default=Strictness.TASK.value,
+        validate=one_of(Strictness),
+        metadata={
+            "description": "`task`: a failure on inputs that the task never draws is reported in "
+            "`comparison.robustness`, with a flag. `robust`: it is the verdict."
+        },
+    )
 
 
 class LegacyCompareSchema(JudgingSchema):
@@ -192,6 +201,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "replay_seed": data.get("replay_seed"),
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "determinism": data.get("determinism", False),
+            "strictness": data.get("strictness", Strictness.TASK),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

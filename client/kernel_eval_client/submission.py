@@ -20,6 +20,8 @@ Counters = bool | Literal["basic", "full"] | Sequence[str]
 """The hardware counters to read: none, basic (also True), full, or basic with further metrics by name."""
 DrawOn = Literal["device", "host"]
 """Where a source's own code makes its tensors."""
+Strictness = Literal["task", "robust"]
+"""Whether a failure on inputs that the task never draws is reported, or is the verdict."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
@@ -52,6 +54,7 @@ class Options(TypedDict, total=False):
     sanitize: bool
     draw_on: DrawOn
     determinism: bool
+    strictness: Strictness
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Submission:
     sanitize: bool | None = None
     draw_on: DrawOn | None = None
     determinism: bool | None = None
+    strictness: Strictness | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

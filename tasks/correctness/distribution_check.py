@@ -1,8 +1,9 @@
-"""Checks whether both kernels agree on inputs from distributions other than the standard normal.
+"""Checks whether both kernels agree on further distributions of inputs, a grade at a time.
 
 The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
-(`validation/evidence/perturbation_bound.py`, docs/adr/0014).
+(`validation/evidence/perturbation_bound.py`, docs/adr/0014). It is the verdict, or stands beside it, by the grade of
+the inputs and the request's strictness (docs/adr/0035).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.kernel import KernelType
-from domain.result import Status
+from domain.result import RobustnessFailure, Status
 from profiling.window.call_buffers import Slots, bytes_per_call
 from tasks.correctness.boundary_check import PERTURBATIONS
 from tasks.correctness.input_perturbation import InputPerturbation
@@ -29,11 +30,13 @@ from validation.compare.rounding_boundary import explained_by_jumps, few_enough
 from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
 from validation.evidence.small_outputs import scaled_atols
-from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, SPARSE, Distribution
+from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
+from validation.inputs.value_traits import ValueTraits
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
-BUDGET_S = 5.0
+BUDGET_S = 3.0
+"""Maximum seconds of the distributions that decide the verdict, and again of the others."""
 FURTHER = [(number, factor) for number, factor in PERTURBATIONS if number not in MOVE_SIGNS]
 NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
 BELONG_TOGETHER = Flag(
@@ -82,19 +85,36 @@ class DistributionCheck:
         """The distributions that were checked until now."""
         return DistributionSummary(self._checked, self._skipped, self._inputs.unchanged)
 
-    def run(self) -> None:
-        """Compare on every distribution; stop at the first wrong output or failure."""
+    def run(self, *, deciding: bool, kernels_intact: bool = True) -> None:
+        """Compare on every distribution that decides the verdict, or on every other one.
+
+        Stops at the first failure that is the verdict, and where the candidate's runner fails. Skips all where another
+        check has left the kernels other than they were timed.
+        """
         self._until = time.monotonic() + BUDGET_S
+        self._has_failed = self._has_failed or not kernels_intact
         too_large = self._too_large()
-        why = too_large or (None if self._inputs.some_move else NOTHING_MOVES)
-        if self._own_atols is not None:
-            self._skipped |= self._check_unless(DRAWN, why or self._stopped())
-        for distribution in (*([SPARSE] if self._inputs.some_may_change(SPARSE) else []), *DISTRIBUTIONS):
-            why = too_large or (None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES)
-            self._skipped |= self._check_unless(distribution, why or self._stopped())
-        mild = [DRAWN.name, *(distribution.name for distribution in DISTRIBUTIONS if not distribution.harsh)]
+        for distribution in DISTRIBUTIONS:
+            if self._decides(distribution) is deciding and self._applies(distribution):
+                why = too_large or self._unchanged(distribution) or self._stopped()
+                self._skipped |= self._check_unless(distribution, why)
+        mild = [distribution.name for distribution in DISTRIBUTIONS if not distribution.harsh]
         if any(name in self._skipped and self._skipped[name].code in OUT_OF_TIME for name in mild):
             self._trials.fixed_outputs.give_up()
+
+    def _decides(self, distribution: Distribution) -> bool:
+        return self._trials.request.strictness.decides_on(distribution.grade)
+
+    def _applies(self, distribution: Distribution) -> bool:
+        """Whether to report on it at all: some are for a kind of outputs or inputs that few tasks have."""
+        if distribution is DRAWN:
+            return self._own_atols is not None
+        return distribution.applies_to is ValueTraits.PLAIN or self._inputs.some_may_change(distribution)
+
+    def _unchanged(self, distribution: Distribution) -> Flag | None:
+        if distribution is DRAWN:
+            return None if self._inputs.some_move else NOTHING_MOVES
+        return None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES
 
     def _too_large(self) -> Flag | None:
         # Only the reference's inputs count: a candidate must not avoid the check by a contract with large inputs.
@@ -139,10 +159,10 @@ class DistributionCheck:
             return {}
         evidence, ran_in_float64 = self._examine(distribution, expected, actual)
         if failure is not None:
-            # A runner that failed gets no more requests, whoever caused it.
+            self._has_failed = True  # A runner that failed gets no more requests, whoever caused it.
             if evidence.unsound is None and (ran_in_float64 or not distribution.harsh):
-                self._candidate.fail(_on(distribution, failure))
-            self._has_failed = True
+                self._note_failure(distribution, failure)
+                return {}
             message = f"the kernel failed on it ({failure.message}); {_lack_of_evidence(evidence)}"
             return {distribution.name: Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, message)}
         why = self._no_evidence(distribution, evidence, ran_in_float64=ran_in_float64)
@@ -152,8 +172,25 @@ class DistributionCheck:
         if evidence.wrong:
             if distribution.harsh and not ran_in_float64:
                 evidence = replace(evidence, wrong=evidence.not_finite)
-            self._trials.note(_wrong(distribution, evidence, expected, self._trials.tolerance))
+            self._note_wrong(distribution, evidence, expected)
         return {}
+
+    def _note_failure(self, distribution: Distribution, fault: KernelFault) -> None:
+        """Record that the candidate failed. Raises Stopped if that is the verdict."""
+        message = f"{fault.message} (on {distribution.name} inputs, where the reference is right)"
+        if self._decides(distribution):
+            self._candidate.fail(KernelFault(fault.status, message, fault.log, compiled=fault.compiled))
+        self._checked.append(distribution.name)
+        self._trials.note_robustness_failure(RobustnessFailure(distribution.name, fault.status, message))
+
+    def _note_wrong(self, distribution: Distribution, evidence: NoiseCheck, expected: Outputs) -> None:
+        wrong = _wrong(distribution, evidence, expected, self._trials.tolerance)
+        if self._decides(distribution):
+            self._trials.note(wrong)
+        else:
+            found = (evidence.wrong, evidence.judged, evidence.first)
+            failure = RobustnessFailure(distribution.name, Status.WRONG_RESULT, wrong.fault or "", *found)
+            self._trials.note_robustness_failure(failure)
 
     def _no_evidence(self, distribution: Distribution, evidence: NoiseCheck, *, ran_in_float64: bool) -> Flag | None:
         """Why the difference is no evidence against the candidate; None if it is."""
@@ -297,16 +334,12 @@ class DistributionCheck:
 
 def untried(why: Flag) -> DistributionSummary:
     """The summary if the check could not run at all."""
-    return DistributionSummary(skipped={distribution.name: why for distribution in DISTRIBUTIONS})
+    plain = [one for one in DISTRIBUTIONS if one is not DRAWN and one.applies_to is ValueTraits.PLAIN]
+    return DistributionSummary(skipped={distribution.name: why for distribution in plain})
 
 
 def _lack_of_evidence(evidence: NoiseCheck) -> str:
     return evidence.unsound or "without a float64 run of the reference that is no evidence against it"
-
-
-def _on(distribution: Distribution, fault: KernelFault) -> KernelFault:
-    message = f"{fault.message} (on {distribution.name} inputs, where the reference is right)"
-    return KernelFault(fault.status, message, fault.log, compiled=fault.compiled)
 
 
 def _wrong(distribution: Distribution, evidence: NoiseCheck, expected: Outputs, tolerance: Tolerance) -> CallComparison:

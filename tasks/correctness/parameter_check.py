@@ -78,9 +78,11 @@ class ParameterCheck:
         self._names = constant(weights.state)
         self._slots: dict[str, Slots] = {}
         self._until = 0.0
+        self.kernels_intact = True
+        """Whether both kernels can be called again as they were timed."""
 
     def run(self) -> None:
-        """Run the check, as the last request to both runners. If the candidate does not have all weights of the
+        """Run the check. If the candidate does not have all weights of the
         reference, the check cannot run, and the summary says so."""
         if self._weights.summary is None or not self._names:
             return
@@ -101,6 +103,7 @@ class ParameterCheck:
             try:
                 self._note(*self._check(which))
             except KernelFault as fault:
+                self.kernels_intact = False
                 self._note(FlagCode.WEIGHTS_UNTESTED, f"{which} could not be tried: {fault.message}")
 
     def _note(self, code: FlagCode, message: str) -> None:
@@ -132,9 +135,14 @@ class ParameterCheck:
             code, why = self._check_reconstructed(ignored) if explained else self._check_misused()
             return code, prefix + why
         finally:
-            if self._trials.request.profile:  # The profiler must see the kernel that was timed, without noise.
-                with suppress(KernelFault):
-                    self._load()
+            self._restore()
+
+    def _restore(self) -> None:
+        """Construct the candidate without noise: later calls must see the kernel that was timed."""
+        try:
+            self._load()
+        except KernelFault:
+            self.kernels_intact = False
 
     def _fail_candidate(self, fault: KernelFault, which: str) -> NoReturn:
         """Blame the candidate for failing where its reference answers, or it could avoid the check by failing. A slow

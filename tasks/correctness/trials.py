@@ -12,6 +12,7 @@ import torch
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
+from domain.result import Robustness, RobustnessFailure
 from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
@@ -96,6 +97,7 @@ class Trials:
         self.fixed_outputs = FixedOutputs([])
         self._advice = advice
         self._input_mutation_differs = False
+        self._robustness_failures: list[RobustnessFailure] = []
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
@@ -259,6 +261,11 @@ class Trials:
         if self.candidate.timing is not None:
             self.candidate.timing.flags.append(flag)
 
+    def note_robustness_failure(self, failure: RobustnessFailure) -> None:
+        """Add a failure on inputs beyond the task, which leaves the verdict as it is."""
+        self._robustness_failures.append(failure)
+        self._note_comparison()
+
     def check_precision(self) -> None:
         """Compare both outputs of one call with a float64 run of the reference, if that is written in torch.
 
@@ -376,6 +383,7 @@ class Trials:
             precision_check=self._precision,
             layout=self._layout(),
             mismatch_map=self._mismatch_map,
+            robustness=Robustness(list(self._robustness_failures)),
         )
 
     def _layout(self) -> list[Flag]:

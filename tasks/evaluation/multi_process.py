@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.request import Request
-from domain.result import Comparison, DeviceReport, Outcome, Report, Status, Timing
+from domain.result import Comparison, DeviceReport, Outcome, Report, Robustness, Status, Timing
 from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
@@ -158,6 +158,7 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
     """Merge the comparisons of all processes; every call was right in each."""
     elements = sum(one.element_count for one in comparisons)
     weighted = sum(one.mean_abs_diff * one.element_count for one in comparisons)
+    failures = {each.distribution: each for one in reversed(comparisons) for each in one.robustness.failed}
     return replace(
         comparisons[0],
         calls=sum(one.calls for one in comparisons),
@@ -168,6 +169,7 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
         mismatch_count=sum(one.mismatch_count for one in comparisons),
         element_count=elements,
         weak_reference=list(dict.fromkeys(finding for one in comparisons for finding in one.weak_reference)),
+        robustness=Robustness(list(failures.values())),
     )
 
 

@@ -1,4 +1,4 @@
-"""The robustness checks: after timing, what fresh inputs under the first weights cannot show."""
+"""The checks after timing: what fresh inputs under the first weights cannot show."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from domain.flags import Flag, FlagCode
 from tasks.correctness.distribution_check import TOO_LARGE, DistributionCheck, untried
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.parameter_check import ParameterCheck
+from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import Weights
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.timing.timing_stage import Timekeeper
@@ -34,13 +35,30 @@ def check_robustness(device: DeviceScope, timekeeper: Timekeeper, weights: Weigh
         device.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
         return
     distributions = None if trials.memory_plan.one_call else DistributionCheck(trials, perturbation)
+    parameters = ParameterCheck(weights, trials, perturbation)
     try:
         if distributions is not None:
-            distributions.run()
+            distributions.run(deciding=True)
         if trials.right:
             weights.check_buffers(trials.budget)
-            ParameterCheck(weights, trials, perturbation).run()
+            parameters.run()
+        if distributions is not None:
+            # Last, since a kernel that fails there, and still passes, gets no further request.
+            distributions.run(deciding=False, kernels_intact=parameters.kernels_intact)
     finally:
         device.distributions = distributions.summary if distributions is not None else untried(TOO_LARGE)
+        _report_robustness(trials)
         if not trials.right or trials.candidate.fault is not None:
             timekeeper.discard_times()
+
+
+def _report_robustness(trials: Trials) -> None:
+    timing, comparison = trials.candidate.timing, trials.candidate.comparison
+    failed = comparison.robustness.failed if comparison is not None else []
+    if timing is None or not failed:
+        return
+    names = ", ".join(failure.distribution for failure in failed)
+    message = (
+        f"beyond the task's inputs the kernel fails where the reference is right ({names}); first: {failed[0].message}"
+    )
+    timing.flags.append(Flag(FlagCode.ROBUSTNESS_FAILED, message, {"distributions": len(failed)}))

@@ -1,4 +1,5 @@
-"""Input distributions other than the drawn one. They reveal kernels that are right only for a standard normal.
+"""Input distributions other than the drawn one, each of a grade (docs/adr/0035). They reveal kernels that are right
+only for a standard normal.
 
 Each changes a drawn set, and keeps shapes, layouts and every tensor that is not plain random numbers. A tensor's values
 decide whether it may be changed (validation/inputs/value_traits.py).
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from domain.input_grade import InputGrade
 from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape
 from validation.dtypes import wire_name
@@ -25,6 +27,7 @@ ROWS_SHARE = 1 / 8
 OFFSET = 8.0
 ZEROS = 0.25
 SPARSE_SHARE, SPARSE_SCALE = 1 / 8, 0.01
+UNEVEN_SCALE, UNEVEN_SHIFT = (0.25, 0.75), 0.75
 
 Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
 
@@ -34,14 +37,15 @@ class Distribution:
     """`change` takes a tensor as float32 or float64, its rms, a generator and the tensor's index among the changed
     ones. It may write in place.
 
-    Tensors of other traits than `applies_to` stay as they are. `harsh`: a right reference may overflow or divide by
-    zero, so the distribution decides only with a float64 run of the reference. `tied`: many elements are equal, and the
-    kernel may choose any of them.
+    `grade`: how far the inputs are from the task's. Tensors of other traits than `applies_to` stay as they are.
+    `harsh`: a right reference may overflow or divide by zero, so the distribution decides only with a float64 run of
+    the reference. `tied`: many elements are equal, and the kernel may choose any of them.
     """
 
     name: str
     description: str
     change: Change
+    grade: InputGrade = InputGrade.BEYOND
     applies_to: ValueTraits = ValueTraits.PLAIN
     harsh: bool = False
     tied: bool = False
@@ -56,16 +60,12 @@ class Distribution:
         return with_layout_of(tensor, self.change(wide, rms, generator, number).clamp_(-highest, highest))
 
 
-def _scaled(to: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.mul_(to / rms)
+def _small(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
+    return tensor.mul_(SMALL / rms)
 
 
-def _shifted(by: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.add_(by * rms)
-
-
-def _shifted_alternately(by: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.add_(_sign(number) * by * rms)
+def _shifted_alternately(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
+    return tensor.sub_(_sign(number) * OFFSET * rms)
 
 
 def _first_far_below(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
@@ -124,16 +124,18 @@ def _rows(shape: torch.Size, most: int, generator: torch.Generator) -> list[tupl
     return rows
 
 
-def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
-    return tensor[..., :1].expand(tensor.shape).contiguous()
-
-
 def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
     # One row along each dimension is all zeros. Not more, because tasks often treat a zero sample specially.
     for dimension, row in _rows(tensor.shape, 1, generator):
         zeros.movedim(dimension, -1)[row] = True
     return tensor.masked_fill_(zeros, 0.0)
+
+
+def _uneven(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
+    rows = torch.rand((2, *tensor.shape[:-1], 1), generator=generator, device=tensor.device).to(tensor.dtype)
+    low, high = UNEVEN_SCALE
+    return tensor.mul_(rows[0].mul_(high - low).add_(low)).add_(rows[1].mul_(_sign(number) * UNEVEN_SHIFT * rms))
 
 
 def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
@@ -144,7 +146,11 @@ def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number
 # The inputs as drawn. It serves for outputs that the default tolerance cannot judge; these are judged by their own
 # scale.
 DRAWN = Distribution(
-    "drawn", "as they are drawn, small answers by their own size", lambda tensor, *_: tensor, harsh=True
+    "drawn",
+    "as they are drawn, small answers by their own size",
+    lambda tensor, *_: tensor,
+    grade=InputGrade.AS_DRAWN,
+    harsh=True,
 )
 # Another mean and spread within the range, without ties. A kernel that assumes uniform noise's known mean and variance
 # fails here.
@@ -152,23 +158,31 @@ SPARSE = Distribution(
     "sparse",
     f"but for one in {1 / SPARSE_SHARE:g}, elements of what looks like torch.rand are {SPARSE_SCALE:g} times as large",
     _sparse,
+    grade=InputGrade.AS_STRUCTURED,
     applies_to=ValueTraits.UNIFORM,
     harsh=True,
 )
+# Other means and spreads within the drawn range, another one in each row. A kernel that takes them for those of the
+# standard normal fails here.
+UNEVEN = Distribution(
+    "uneven",
+    f"each row of a random input scaled by {UNEVEN_SCALE[0]:g} to {UNEVEN_SCALE[1]:g} and shifted by up to "
+    f"{UNEVEN_SHIFT:g} times the rms",
+    _uneven,
+    grade=InputGrade.AS_STRUCTURED,
+)
 DISTRIBUTIONS = (
-    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows.
-    Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
-    # All positive, then all negative: reveals maxima that begin at 0, variances that cancel and means assumed to be
-    # zero. With several inputs the signs alternate, so that their products are negative.
-    Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
+    DRAWN,
+    SPARSE,
+    UNEVEN,
+    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows (tests/mutants/rmsnorm_torch.py).
+    Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _small),
+    # One sign: reveals maxima that begin at 0 and variances that cancel, without a float64 run too. With several inputs
+    # the signs alternate, so that their products are negative.
     Distribution(
-        "negative",
-        f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn",
-        _shifted_alternately(-OFFSET),
+        "shifted", f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn", _shifted_alternately
     ),
-    # A variance of zero: a division without an epsilon is 0/0.
-    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True, tied=True),
-    # As after a ReLU or padding: a norm of zero is 0/0 without a guard, and zeros may be taken for gaps.
+    # As after a ReLU or padding: a norm or a variance of zero is 0/0 without a guard.
     Distribution(
         "zeros",
         f"a share of {ZEROS:g} of a random input, and one row along each dimension, is zero",
@@ -176,18 +190,17 @@ DISTRIBUTIONS = (
         harsh=True,
         tied=True,
     ),
-    # exp() without subtracting the maximum overflows from 89 in float32 and 11 in float16; approximations saturate.
-    Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
     # Extreme single values, as in transformer activations: over 20 times the rest (Dettmers et al., LLM.int8(),
-    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also reveals sums extrapolated from a part.
-    # The outliers at row ends reveal a kernel that skips the last element.
+    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). exp() without subtracting the maximum
+    # overflows, approximations saturate (tests/mutants/gelu_triton.py). Those at row ends reveal a kernel that skips
+    # the last element.
     Distribution(
         "outliers",
         f"one element in {ONE_IN}, and the last of some rows, is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
         _with_outliers,
         harsh=True,
     ),
-    # Reveals a maximum that begins at 0, or at -20 or -100: exp() of what remains is 0.
+    # Reveals a maximum that begins at -20 or -100: exp() of what remains is 0.
     Distribution(
         "far below",
         f"the first random input is brought to an rms of {LARGE:g} around {-OFFSET * LARGE:g}",
@@ -195,6 +208,7 @@ DISTRIBUTIONS = (
         harsh=True,
     ),
 )
+"""All distributions, in the order of their grades. A task of few kinds of inputs gets some of them."""
 
 
 def perturbed(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:
