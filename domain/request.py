@@ -43,6 +43,7 @@ class Request:
     - `sanitize`: run compute-sanitizer on the candidate.
     - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
+    - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
 
@@ -65,6 +66,7 @@ class Request:
     artifacts: tuple[Form, ...] = ()
     sanitize: bool = False
     draw_on: DrawOn = DrawOn.DEVICE
+    owner: str | None = None
     tried: bool = False
 
     @property
