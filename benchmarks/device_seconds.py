@@ -10,7 +10,7 @@ import cProfile
 import pstats
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,14 +18,19 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.jobs import groups
 from benchmarks.timing import judged
 from benchmarks.timing_cases import spin
 from domain.budget import Budget
 from domain.paths import ROOT
+from domain.request import Request
 from domain.result import Report
 from stack.terminal import Terminal
+from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
+LIMIT_S = 240.0
+"""Time after which no further job of a training begins, in s, so that the benchmark ends within five minutes."""
 LEAST_MS, DEPTH = 1.0, 9
 HOLDING = ("tasks/evaluation/pipeline.py: evaluate", "tasks/evaluation/pipeline.py: end")
 """Functions that a job calls inside the device's lease."""
@@ -47,6 +52,7 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=int, help="raw kernels of so many steps instead of softmax: 45 µs at 5000, on a GPU"
     )
+    parser.add_argument("--groups", type=int, metavar="N", help="instead, N jobs of a training, by kernel type")
     parser.add_argument("--functions", action="store_true", help="also what of the referee takes that, by who calls it")
     options = parser.parse_args()
     console = Terminal(columns=160)
@@ -56,6 +62,9 @@ def main() -> int:
     functions = Table("job", "budget", "function", "calls a job", "ms a job")
     worker = WorkerContext()
     try:
+        if options.groups:
+            console.print(_group_table(group_reports(worker, options.groups)))
+            return 0
         for operation, budget in CASES:
             profile = cProfile.Profile() if options.functions else None  # Profiling makes the referee slower.
             reports, seconds = _jobs(worker, operation, budget, options.jobs, profile, *_kernels(options.steps))
@@ -66,6 +75,32 @@ def main() -> int:
         worker.close()
     console.print(*([held, functions] if options.functions else [held]))
     return 0
+
+
+def group_reports(worker: WorkerContext, count: int) -> dict[str, list[Report]]:
+    """Reports of as many jobs of a training (`benchmarks.jobs.groups`) as fit into LIMIT_S, by kernel type."""
+    until, reports = time.monotonic() + LIMIT_S, defaultdict[str, list[Report]](list)
+    effort = Budget.QUICK.effort
+    options = {"budget": "quick", "num_trials": effort.num_trials, "target_precision": effort.target_precision}
+    for body in groups(count, gpu=worker.device.is_cuda):
+        wire = {"kernel": body["custom_kernel"], "reference": body["ref_kernel"], "timeout": 120, **options}
+        reports[wire["kernel"]["kernel_type"]].append(run(Request.from_wire(wire), worker))
+        worker.refill_pool()
+        if time.monotonic() > until:
+            break
+    return reports
+
+
+def _group_table(by_type: dict[str, list[Report]]) -> Table:
+    table = Table("kernel type", "verdicts", "warm references", "device s", "less windows s")
+    for name, reports in by_type.items():
+        held = [report.device for report in reports if report.device.held_s]
+        beyond = [device.held_s - device.windows_s for device in held]
+        verdicts = Counter(report.outcome.status.value for report in reports)
+        medians = (f"{statistics.median(each):.2f}" for each in ([device.held_s for device in held], beyond) if each)
+        warm = sum(device.reference_runner == "warm" for device in held)
+        table.add_row(name, ", ".join(f"{count} {status}" for status, count in verdicts.items()), str(warm), *medians)
+    return table
 
 
 def _kernels(steps: int | None) -> tuple[dict[str, Any], dict[str, Any]]:

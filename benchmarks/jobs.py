@@ -48,6 +48,39 @@ ADD = """extern "C" __global__ void kernel(const float* a, const float* b, float
 }
 """
 SIDE, BLOCK = 256, 1024
+GROUP = 16
+"""Candidates for each reference, as a training sends them."""
+LAUNCHING = """
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+"""
+EXTENSION = """from torch.utils.cpp_extension import load_inline
+
+extension = load_inline(
+    name="relu_{name}", functions=["relu"], no_implicit_headers=True, extra_cflags=["-O1"],
+    cpp_sources='''#include <torch/extension.h>
+void launch(const float* x, float* y, int n);
+torch::Tensor relu(torch::Tensor x) {{
+    auto y = torch::empty_like(x);
+    launch(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+    return y;
+}}''',
+    cuda_sources='''{cuda}
+void launch(const float* x, float* y, int n) {{ kernel<<<(n + 255) / 256, 256>>>(x, y, n); }}''',
+)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.relu(x)
+"""
+DEFECTS = {
+    "wrong": (("0.0)", "1.0)"), ("0.0f", "1.0f")),
+    "crashing": (("y + at", "y + (1 << 40) + at"), ("y[at]", "y[at + (1LL << 40)]")),
+}
+"""Replacements in the Triton and CUDA kernels that make them wrong, or write far outside of their output."""
 
 
 def tiny() -> Body:
@@ -87,6 +120,24 @@ def comparisons(count: int, *, gpu: bool, **options: Any) -> list[Body]:
     return [kinds[number % len(kinds)](**options) for number in range(count)]
 
 
+def groups(count: int, *, gpu: bool, **options: Any) -> list[Body]:
+    """Comparisons as a training sends them: GROUP candidates for each reference, a third wrong and a tenth crashing.
+
+    The candidates of a group are in turn Triton launched from Python, bare Triton and, with a GPU, bare CUDA and
+    extensions.
+    """
+    kinds = ("launching", "triton", "cuda", "extension") if gpu else ("launching", "triton")
+    bodies: list[Body] = []
+    for number in range(count):
+        if number % GROUP == 0:
+            reference = _torch(REFERENCE)
+        defect = "crashing" if number % 10 == 9 else "wrong" if number % 3 == 1 else None
+        # Every kind comes with every defect: one more step in each group.
+        kind = kinds[(number + number // GROUP) % len(kinds)]
+        bodies.append({"ref_kernel": reference, "custom_kernel": _candidate(kind, defect), **options})
+    return bodies
+
+
 def sleeping() -> Body:
     """An /evaluate that keeps its worker busy but uses no processor, as a kernel on a GPU does."""
     return {"kernel": _torch(SLEEPING), "num_trials": 1}
@@ -105,6 +156,25 @@ def _cuda() -> Body:
     body = Example.load(FOLDER / "cuda-saxpy").body
     body["kernel"]["source_code"] += f"\n// {uuid4()}\n"
     return {**body, "num_trials": 1}
+
+
+def _candidate(kind: str, defect: str | None) -> Body:
+    triton_source, cuda_source = TRITON, CUDA
+    if defect is not None:
+        in_triton, in_cuda = DEFECTS[defect]
+        triton_source, cuda_source = triton_source.replace(*in_triton), cuda_source.replace(*in_cuda)
+    name = uuid4().hex
+    match kind:
+        case "launching":
+            source, kernel_type, io = triton_source + LAUNCHING, KernelType.TRITON, None
+        case "triton":
+            source, kernel_type, io = triton_source, KernelType.TRITON, _contract("x", "y", meta=True)
+        case "cuda":
+            return {"source_code": f"{cuda_source}\n// {name}\n", "kernel_type": "cuda", "io": _contract("x", "y")}
+        case _:
+            source = EXTENSION.format(name=name, cuda=cuda_source.replace('extern "C" ', ""))
+            kernel_type, io = KernelType.TORCH_CUDA, None
+    return {"source_code": f"{source}\n# {name}\n", "kernel_type": kernel_type.value, "io": io}
 
 
 def _contract(inputs: str, output: str, *, meta: bool = False) -> Body:

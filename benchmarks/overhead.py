@@ -18,7 +18,15 @@ import httpx
 from benchmarks import jobs
 from benchmarks.enqueue import Enqueue, of_wire
 from benchmarks.latency import Latency
-from benchmarks.stages import by_stage, computing_seconds, device_seconds, seconds_by_stage, window_seconds
+from benchmarks.stages import (
+    DeviceBudget,
+    by_stage,
+    computing_seconds,
+    device_budgets,
+    device_seconds,
+    seconds_by_stage,
+    window_seconds,
+)
 from domain.job import TERMINAL, Stage, State
 from domain.settings import Settings
 from stack import processes
@@ -51,7 +59,7 @@ class Throughput:
     """Jobs from the first acceptance to the last end, by the service's own clock, and their verdicts.
 
     Jobs of the `sent` ones that were late were cancelled and do not count. `busy` is the share of the time in which
-    jobs held a device, over all devices.
+    jobs held a device, over all devices. `budgets`: what they held it for, by kernel type.
     """
 
     sent: int
@@ -60,6 +68,7 @@ class Throughput:
     per_second: float
     busy: float
     verdicts: dict[str, int]
+    budgets: dict[str, DeviceBudget]
 
 
 @contextmanager
@@ -163,7 +172,8 @@ def throughput(stack: Stack, client: httpx.Client, sent: list[dict[str, Any]], w
     seconds = max(job["timeline"][-1]["at"] for job in ended) - min(job["submitted_at"] for job in ended)
     verdicts = Counter((job["result"] or {}).get("verdict", job["state"]) for job in ended)
     busy = sum(map(device_seconds, ended)) / (seconds * max(len(stack.gpus), 1))
-    return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, busy, dict(verdicts))
+    budgets = device_budgets(ended)
+    return Throughput(len(sent), len(ended), seconds, len(ended) / seconds, busy, dict(verdicts), budgets)
 
 
 def _one_after_the_other(stack: Stack, client: httpx.Client, path: str, bodies: list[dict[str, Any]]) -> RoundTrips:

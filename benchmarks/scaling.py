@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scaling [--jobs N]`: throughput with one GPU, two, four, up to all of this machine.
+"""`python -m benchmarks.scaling [--jobs N] [--groups]`: throughput with one GPU, two, four, up to all of this machine.
 
 Each number of GPUs has a service of its own, with one worker on each GPU and a batch of small jobs for each. Without a
 GPU, the number of concurrent jobs varies instead: they share one device, and only their builds overlap.
@@ -31,6 +31,7 @@ from stack.terminal import Terminal
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("--jobs", type=int, default=overhead.MIXED, help="for each GPU, or of each service without one")
+    parser.add_argument("--groups", action="store_true", help="the jobs of a training instead of small mixed ones")
     parser.add_argument("--out", type=Path, help="file for the figures as JSON")
     options = parser.parse_args()
     console = Terminal(soft_wrap=True)
@@ -39,7 +40,7 @@ def main() -> int:
     try:
         gpus = devices.chosen(devices.installed(), settings().gpu_device, environment.visible_devices())
         for count, own in _services(gpus):
-            by_count[count] = _streamed(own, options.jobs * (count if gpus else 1))
+            by_count[count] = _streamed(own, options.jobs * (count if gpus else 1), groups=options.groups)
             console.print(f"{count}: {by_count[count].per_second:.2f} a second")
     except Stop:
         return 1
@@ -70,10 +71,11 @@ def _services(gpus: list[Gpu]) -> Iterator[tuple[int, Settings]]:
             yield count, dataclasses.replace(own, max_workers=count)
 
 
-def _streamed(own: Settings, count: int) -> Throughput:
+def _streamed(own: Settings, count: int, *, groups: bool) -> Throughput:
     with overhead.service(own) as (stack, client):
         overhead.warm_up(stack, client)
-        return overhead.throughput(stack, client, jobs.mixed(count))
+        sent = jobs.groups(count, gpu=bool(stack.gpus), budget="quick") if groups else jobs.mixed(count)
+        return overhead.throughput(stack, client, sent)
 
 
 def _table(what: str, by_count: dict[int, Throughput]) -> Table:

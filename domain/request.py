@@ -47,6 +47,7 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
 
@@ -72,6 +73,7 @@ class Request:
     determinism: bool = False
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
+    owner: str | None = None
     tried: bool = False
 
     @property

@@ -210,6 +210,8 @@ class DeviceReport:
     - `held_s`, `windows_s`: seconds for which the job held the device, and seconds of its windows.
     - `multi_queue_roles`, `gpu_errors`: sides whose contexts had several hardware queues, and the card's errors or why
       they are unknown; both None where the job never had a GPU.
+    - `reference_runner`: whether the reference's runner was kept from an earlier job (`warm`) or new (`fresh`); None
+      without a reference.
     - `memory_arrangement`: how the job's calls shared the device's memory; None if the job never had the device.
     """
 
@@ -218,11 +220,13 @@ class DeviceReport:
     multi_queue_roles: list[str] | None = None
     gpu_errors: list[dict[str, Any]] | dict[str, str] | None = None
     memory_arrangement: str | None = None
+    reference_runner: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         known = {
             "memory_arrangement": self.memory_arrangement,
+            "reference_runner": self.reference_runner,
             "multi_queue_roles": self.multi_queue_roles,
             "gpu_errors": self.gpu_errors,
         }

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 FILE_NAME = "kernel.py"
+MODULE_PREFIX = "_submission_"
+"""Begins the names of the modules of sources in `sys.modules`."""
 
 PRESEEDED: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
 """Names that a source can use without importing them; its own imports and definitions take precedence."""
@@ -29,7 +31,7 @@ def import_source(source: str, folder: Path) -> ModuleType:
     text = source.encode()
     if not path.exists() or path.read_bytes() != text:
         path.write_bytes(text)
-    module = _empty(f"_submission_{next(_serial)}", path)
+    module = _empty(f"{MODULE_PREFIX}{next(_serial)}", path)
     sys.modules[module.__name__] = module
     try:
         # Not the loader's exec_module, which would write bytecode and could load it again after a change.

@@ -190,6 +190,12 @@ class WindowSession:
             if self._gate is not None:
                 self._gate.withdraw()
 
+    def leave(self) -> Session:
+        """Unmaps the gate from this process's context; the runner lives on in the session that this returns."""
+        if self._gate is not None:
+            self._gate.withdraw()
+        return self.session
+
     def drop_layout(self) -> None:
         """Drops the layout that was sent last, and so the memory of its image."""
         self._sent_layout = None

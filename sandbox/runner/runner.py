@@ -35,6 +35,7 @@ from sandbox.runner.message_args import assignment
 from sandbox.runner.null_kernel import NullKernel
 from sandbox.runner.output_aliasing import OutputAliasing
 from sandbox.runner.output_views import argument_views, detached_outputs
+from sandbox.runner.process_state import ProcessState
 from sandbox.runner.profiled_call import call_profiled
 from sandbox.runner.timestamps import milliseconds, record_event
 from sandbox.runner.window import RunnerWindow
@@ -62,6 +63,8 @@ class Runner:
         self.pad: torch.Tensor | None = None
         self.large_call_bytes = 0
         """Device memory that one call allocates, if its inputs or outputs are large; else 0."""
+        self.first_state: ProcessState | None = None
+        """The state of the process before its first submission; None if it is a builder, or has none yet."""
 
     def build(self, message: Message) -> Message:
         """Compiles in this process, with no GPU visible."""
@@ -101,9 +104,20 @@ class Runner:
         """Loads the kernel, optionally with noise on its constant parameters."""
         kernel, self.target = assignment(message)
         self._open_device()
+        self.first_state = self.first_state or (ProcessState() if kernel.is_reference else None)
         self.executable, reply = load_kernel(kernel, self.target, message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         return reply
+
+    def unload(self, _: Message) -> Message:
+        """Drops the kernel and what belongs to its job; names what is still there, which a later job could see."""
+        if self.gate is not None:
+            self.gate.withdraw()
+            self.gate.close()
+        first_state = self.first_state
+        vars(self).update(vars(Runner(self.channel, self.folder)))
+        self.first_state = first_state
+        return {"op": "unloaded", "leftovers": first_state.leftovers(self.folder) if first_state else ["no reference"]}
 
     def load_null(self, message: Message) -> Message:
         """Loads the trusted null kernel instead of a submission, to measure windows that compute nothing."""

@@ -176,6 +176,15 @@ class RunnerProcess:
             self.kill()
             raise
 
+    def end_submission(self) -> None:
+        """Until the next `load` no submission is at fault for what becomes of the process."""
+        self._entered = False
+
+    @property
+    def has_descendants(self) -> bool:
+        """Whether it has started processes that still run."""
+        return process_tree.with_descendants(self.pid) != {self.pid}
+
     @property
     def alive(self) -> bool:
         return self._status is None and not select.select([self._pidfd], [], [], 0)[0]

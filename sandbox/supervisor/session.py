@@ -43,6 +43,8 @@ from sandbox.supervisor.runner_process import RunnerProcess
 LAUNCHES_AGREE_MS = 100e-6
 """Maximum difference of tries, in ms: undisturbed tries twice as long vary by 5 to 28 ns (docs/measurements.md)."""
 
+MAX_LEFTOVER = 64
+"""Maximum characters of the name of what a submission left in its runner."""
 FIRST_ARENA = 64 << 20
 """Minimum size of an arena on a device, in bytes: each further arena costs both sides some milliseconds."""
 
@@ -145,6 +147,14 @@ class Session:
             left_state=reply.get("left_state") is True,
             constructed_on=parse_draw_on(reply.get("constructed_on")),
         )
+
+    def unload(self) -> list[str]:
+        """Has the runner drop its kernel, so that it can load another one; names what is left in it, by its word."""
+        self.detach()
+        self._eviction, self.drawn_on = None, None
+        left = self.runner.request({"op": "unload"}).get("leftovers")
+        self.runner.end_submission()
+        return [str(name)[:MAX_LEFTOVER] for name in left] if isinstance(left, list) else ["an unknown state"]
 
     def load_null(self) -> None:
         """Loads the trusted null kernel in place of a submission."""

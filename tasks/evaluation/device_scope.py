@@ -23,6 +23,7 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import RestartJob
 from tasks.runtime.teardown import end, stop
+from tasks.runtime.warm_reference import reference_key
 from tasks.timing.timing_stage import Timekeeper
 
 
@@ -73,18 +74,29 @@ class DeviceScope:
                 try:
                     self._job.worker.card_errors.discard_pending()
                     yield
+                    self._mark_reference()
                 finally:
                     try:
                         self.release()  # Before any runner ends: driver calls would wait for its end.
                     finally:
                         stop(self._kernel_runs)
                         self.note_card_errors()
+                        if isinstance(self.use.card_errors, list) and self.use.card_errors:
+                            self._kernel_runs[0].keep_key = None
                         end(self._kernel_runs, self._job.worker, deferred)
                         self.use = replace(self.use, held_s=time.monotonic() - self._began)
         except RestartJob as restart:
             raise_reported_card_fault(self.use.card_errors)
             raise restart.after(self.use.held_s) from None
         raise_reported_card_fault(self.use.card_errors)
+
+    def _mark_reference(self) -> None:
+        """Marks the reference's runner to be kept after a job without a fault, if memory is not short."""
+        reference, device = self._kernel_runs[0], self._job.worker.device
+        usual = self.memory_plan is not None and not self.memory_plan.one_call
+        no_fault = all(kernel_run.fault is None for kernel_run in self._kernel_runs)
+        if usual and no_fault and (device.has_room or not device.is_cuda):
+            reference.keep_key = reference_key(self._job.request, self._job.queues)
 
     def stop_job_time(self) -> None:
         """Ends the time that counts as the job's: its kernels are judged, and only tools follow."""

@@ -102,8 +102,17 @@ def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:
     )
 
 
+def _reference_runner(reference: KernelRun) -> str:
+    return "warm" if reference.earlier_jobs else "fresh"
+
+
 def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> DeviceReport:
-    held = DeviceReport(job.queues.held_s + use.held_s, use.windows_s, memory_arrangement=use.memory_arrangement)
+    held = DeviceReport(
+        job.queues.held_s + use.held_s,
+        use.windows_s,
+        memory_arrangement=use.memory_arrangement,
+        reference_runner=_reference_runner(kernel_runs[0]) if job.request.reference is not None else None,
+    )
     if use.card_errors is None or not job.worker.device.is_cuda:
         return held
     own_queues, errors = roles_with_own_queues(kernel_runs), summary(use.card_errors)

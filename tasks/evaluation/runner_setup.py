@@ -9,6 +9,7 @@ from tasks.runtime.build_stage import Building
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.teardown import close
+from tasks.runtime.warm_reference import reference_key
 
 
 def set_up_runners(job: JobContext, resources: ExitStack) -> list[KernelRun]:
@@ -43,11 +44,23 @@ def _build(job: JobContext, kernel_runs: list[KernelRun]) -> None:
 
 
 def _take_runners(job: JobContext, kernel_runs: list[KernelRun]) -> None:
-    """Assign a runner to each kernel, with its CUDA context created before the job asks for the device."""
-    folders = [kernel_run.folder for kernel_run in kernel_runs]
-    multi_queue_roles, several = job.queues.of(kernel_runs), job.request.processes > 1
-    runners = job.worker.acquire_runners(folders, job.cancelled, multi_queue_roles, more_follow=several)
-    for kernel_run, runner in zip(kernel_runs, runners, strict=True):
+    """Assign a runner to each kernel, its CUDA context made before the job asks for the device.
+
+    The reference's is the one of an earlier job, if one was kept.
+    """
+    launch_ms = None
+    if job.request.reference is not None:
+        key = reference_key(job.request, job.queues)
+        warm = job.worker.warm_reference.take(key, job.cancelled, memory_is_short=job.queues.one_call)
+        if warm is not None:
+            kernel_runs[0].take_warm_runner(warm.runner, warm.seal, warm.jobs)
+            launch_ms = warm.runner.launch_ms
+    new = [kernel_run for kernel_run in kernel_runs if kernel_run.session is None]
+    folders, multi_queue_roles = [kernel_run.folder for kernel_run in new], job.queues.of(new)
+    runners = job.worker.acquire_runners(
+        folders, job.cancelled, multi_queue_roles, more_follow=job.request.processes > 1, launch_ms=launch_ms
+    )
+    for kernel_run, runner in zip(new, runners, strict=True):
         kernel_run.take_runner(runner)
     for kernel_run in kernel_runs:
         kernel_run.move_into_runner_dir()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from redis import Redis
@@ -54,7 +54,8 @@ class Claim:
         """Parse the reply of `lua/claim_job.lua`; raises UnreadableRequest."""
         job_id, attempt = text(reply[0]), int(reply[1])
         try:
-            return cls(job_id, attempt, read_request(reply[2]), text(reply[3]) or None)
+            request = replace(read_request(reply[2]), owner=text(reply[4]) or None)
+            return cls(job_id, attempt, request, text(reply[3]) or None)
         except ValueError as error:
             raise UnreadableRequest(job_id, attempt, error) from error
 

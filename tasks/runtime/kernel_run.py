@@ -98,6 +98,10 @@ class KernelRun:
         self.diagnosis = Diagnosis()
         self.sealed = b""
         """Digest of the folder after the build."""
+        self.earlier_jobs = 0
+        """Number of jobs that its runner has served before this one."""
+        self.keep_key: str | None = None
+        """The key under which its runner is kept for later jobs; None if it ends with this job."""
         self._upper_bound_ms = math.inf
         self._spent_s = 0.0
 
@@ -181,6 +185,15 @@ class KernelRun:
     def take_runner(self, runner: PooledRunner) -> None:
         """Takes the runner that will call the kernel; `remove_folder` removes its folder."""
         self.pooled_runner, self.session = runner, runner.session
+
+    def take_warm_runner(self, runner: PooledRunner, seal: bytes, earlier_jobs: int) -> None:
+        """Takes a runner that was kept from an earlier job; its folder holds the same build, with that seal."""
+        self.take_runner(runner)
+        self.folder, self.sealed, self.earlier_jobs = runner.folder, seal, earlier_jobs
+
+    def give_up_runner(self) -> None:
+        """Leaves its runner, with its folder, to others."""
+        self.pooled_runner = self.session = self.window_session = None
 
     def move_into_runner_dir(self) -> None:
         """Moves the build's files into the folder that its runner is confined to, and gives them to the runner's user.

@@ -11,9 +11,10 @@ from tasks.runtime.worker_context import WorkerContext
 
 
 def stop(kernel_runs: Sequence[KernelRun]) -> None:
-    """Signals every runner to end, and does not wait for it."""
+    """Signals every runner to end that is not to be kept, and does not wait for it."""
     for kernel_run in kernel_runs:
-        kernel_run.stop()
+        if kernel_run.keep_key is None:
+            kernel_run.stop()
 
 
 def close(kernel_runs: Sequence[KernelRun]) -> None:
@@ -30,11 +31,11 @@ def end(kernel_runs: Sequence[KernelRun], worker: WorkerContext, deferred: ExitS
     end. Where another process holds that lock now, closing `deferred` takes it.
     """
     if not worker.device.has_room:
-        close(kernel_runs)
+        _keep_or_close(kernel_runs, worker)
         return
     try:
         deferred.enter_context(worker.block_context_creation(lambda: True))
-        deferred.callback(close, kernel_runs)
+        deferred.callback(_keep_or_close, kernel_runs, worker)
     except (
         JobCancelled
     ):  # Another process makes contexts now, perhaps for long. Runners that end disturb no window then.
@@ -43,8 +44,14 @@ def end(kernel_runs: Sequence[KernelRun], worker: WorkerContext, deferred: ExitS
         kernel_run.collect_output()
 
 
+def _keep_or_close(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
+    worker.warm_reference.keep(kernel_runs[0])
+    close(kernel_runs)
+
+
 def _close_in_line(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
     """Ends the runners, and until they are dead waits for the lock, so that no one gets it before that."""
+    worker.warm_reference.keep(kernel_runs[0])
     with ExitStack() as line:
         with suppress(JobCancelled):
             line.enter_context(

@@ -38,6 +38,7 @@ from tasks.node.idle_processes import IdleProcesses
 from tasks.runtime.deferred_teardown import DeferredTeardown
 from tasks.runtime.null_window_cache import NullWindowCache
 from tasks.runtime.runner_pool import SPARE, WARM_S, WINDOWS_FIRST_S, PooledRunner, RunnerPool, end
+from tasks.runtime.warm_reference import WarmReference
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class WorkerContext(BuildSession):
             contexts=self.device.is_cuda,
             idle=self._idle,
         )
+        self.warm_reference = WarmReference(settings().warm_reference, self.device, yielding)
         self.card = CardMonitor(self.device.uuid)
         self.card_errors = CardErrors(self.device.uuid)
         self.teardown = DeferredTeardown(self.device)
@@ -134,15 +136,16 @@ class WorkerContext(BuildSession):
         multi_queue: Sequence[bool] = (),
         *,
         more_follow: bool = False,
+        launch_ms: float | None = None,
     ) -> list[PooledRunner]:
         """One fresh runner for each folder in which a kernel was built, before the job takes the device.
 
         Each runner has a folder of its own, and on a GPU a context with about the same launch time. `multi_queue` says
         for each whether its context has several hardware queues; by default none has. `more_follow`: the job asks again
-        at once.
+        at once. `launch_ms`: the launch time of a context that the job has already, if any.
         """
         measured = self._ceilings
-        usual_ms = measured.launch_ms if measured is not None else None
+        usual_ms = launch_ms or (measured.launch_ms if measured is not None else None)
         return self.runner_pool.take(folders, usual_ms, cancelled, multi_queue, more_follow=more_follow)
 
     def refill_pool(self) -> None:
@@ -310,6 +313,7 @@ class WorkerContext(BuildSession):
             self._null.close()
             self._null = None
         self.null_window_cache.clear()
+        self.warm_reference.close()
         self.runner_pool.close()
         super()._discard()
 

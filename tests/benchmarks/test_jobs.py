@@ -40,3 +40,22 @@ def test_no_two_have_the_same_source() -> None:
     every = [jobs.tiny()["kernel"], jobs.vector_add()["kernel"], jobs.vector_add()["kernel"]]
     every += [body["custom_kernel"] for body in jobs.comparisons(4, gpu=True) + jobs.comparisons(2, gpu=False)]
     assert len({kernel["source_code"] for kernel in every}) == len(every)
+
+
+def test_groups_share_a_reference_and_have_defects_of_every_kind() -> None:
+    bodies = jobs.groups(64, gpu=True, budget="quick")
+    references = [body["ref_kernel"]["source_code"] for body in bodies]
+    assert [references.count(source) for source in dict.fromkeys(references)] == [jobs.GROUP] * 4
+    sources = [body["custom_kernel"]["source_code"] for body in bodies]
+    assert len(set(sources)) == 64
+    assert sum("1 << 40" in source or "1LL << 40" in source for source in sources) == 6
+    assert 16 <= sum("1.0" in source for source in sources) <= 21
+    types = {(body["custom_kernel"]["kernel_type"], body["custom_kernel"]["io"] is None) for body in bodies}
+    assert types == {("triton", True), ("triton", False), ("cuda", False), ("torch_cuda", True)}
+
+
+def test_a_group_without_a_gpu_has_the_verdicts_that_its_defects_give(worker: WorkerContext) -> None:
+    bodies = jobs.groups(10, gpu=False, budget="quick")
+    crashed = Status.CRASHED if not worker.device.is_cuda else Status.RUNTIME_ERROR
+    expected = {1: Status.WRONG_RESULT, 4: Status.WRONG_RESULT, 6: Status.PASSED, 7: Status.WRONG_RESULT, 9: crashed}
+    assert {number: judged(worker, bodies[number])[0] for number in expected} == expected

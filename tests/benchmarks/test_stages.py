@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from benchmarks.scaling import numbers
-from benchmarks.stages import by_stage, computing_seconds, device_seconds, seconds_by_stage, window_seconds
+from benchmarks.stages import (
+    by_stage,
+    computing_seconds,
+    device_budgets,
+    device_seconds,
+    seconds_by_stage,
+    table,
+    window_seconds,
+)
 from domain.job import Stage
 
 
@@ -44,6 +52,17 @@ def test_the_windows_that_gave_times_are_those_of_both_sides() -> None:
 
 def test_what_held_no_device_held_it_for_no_time() -> None:
     assert [device_seconds(job) for job in (ONCE, TWICE)] == [2.25, 0.0]
+
+
+def test_the_budget_of_a_kernel_type_is_what_its_jobs_held_the_device_for_beyond_their_windows() -> None:
+    timed = ended(("load", 0.0), ("validate", 0.25), ("time", 1.0), ("done", 2.0), device_s=2.0)
+    timed["result"]["environment"] |= {"window_seconds": 0.5, "reference_runner": "warm"}
+    jobs = [{"kernel_type": "cuda", **timed}, {"kernel_type": "cuda", **ONCE}, {"kernel_type": "triton", **TWICE}]
+    (budget,) = device_budgets(jobs).values()
+    assert (budget.jobs, budget.warm, budget.held) == (2, 1, pytest.approx(2125.0))
+    assert budget.beyond_windows == pytest.approx((1500.0 + 2250.0) / 2)
+    assert budget.stages == {Stage.LOAD: 250.0, Stage.VALIDATE: 750.0, Stage.TIME: pytest.approx(1750.0)}
+    assert table(device_budgets(jobs)).row_count == 1
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])

@@ -71,6 +71,13 @@ def test_higher_priorities_go_first_and_equals_in_the_order_of_their_arrival(rec
     assert begun(records, 6) == ["c", "e", "a", "d", "b"]
 
 
+def test_a_claim_names_the_key_of_its_job(records: JobStore) -> None:
+    records.create("without", EVALUATE)
+    assert (claim := records.claim("w")) is not None and claim.request == EVALUATE
+    records.create_many([NewJob("with", EVALUATE)], batch_id=None, key=key("ann"))
+    assert (claim := records.claim("w")) is not None and claim.request == replace(EVALUATE, owner="ann")
+
+
 def test_a_key_with_much_does_not_hold_up_one_with_little(records: JobStore, redis: Redis) -> None:
     expect(redis, EVALUATE, SLICE_S)
     records.create_many([NewJob(f"much-{number}", EVALUATE) for number in range(50)], batch_id=None, key=key("much"))

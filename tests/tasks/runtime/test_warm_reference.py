@@ -1,0 +1,208 @@
+"""A reference's runner serves the next jobs with the same reference, and nothing of an earlier job shows in them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from domain.request import Request
+from domain.result import Report, Status
+from sandbox.supervisor.session import Session
+from tasks.evaluation.pipeline import run
+from tasks.runtime.stream_isolation import Queues
+from tasks.runtime.warm_reference import reference_key
+from tasks.runtime.worker_context import WorkerContext
+from tests.own_worker import own_worker
+from tests.tasks.judging import INPUTS, SOFTMAX, forward, kernel, opened
+
+WARM, FRESH = "warm", "fresh"
+RIGHT, WRONG = forward("return torch.softmax(x, -1)"), forward("return torch.softmax(x, 0)")
+NORM = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(32)
+        self.linear = nn.Linear(32, 8)
+    def forward(self, x):
+        return {result}
+"""
+REFERENCE_NORM = NORM.format(name="Model", result="self.linear(self.norm(x))") + INPUTS
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[WorkerContext]:
+    yield from opened()
+
+
+def request(candidate: dict[str, Any], reference: str = SOFTMAX, owner: str | None = None, **more: Any) -> Request:
+    wire = {"kernel": candidate, "reference": kernel(reference), "num_trials": 4, "timeout": 60, "budget": "quick"}
+    return replace(Request.from_wire(wire | {"target_precision": 0.5} | more), owner=owner)
+
+
+def seen(report: Report) -> tuple[Status, str | None]:
+    return report.outcome.status, report.device.reference_runner
+
+
+def wait_for_end(session: Session) -> None:
+    deadline = time.monotonic() + 30
+    while session.runner.alive:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_sixteen_candidates_of_one_reference_have_the_verdicts_of_fresh_ones(worker: WorkerContext) -> None:
+    """A third is wrong. The reference draws at import, and its calls change running statistics.
+
+    Candidates get these: each fails unless they are those of a new model.
+    """
+    source = "import random\nNOISE = torch.randn(32) + random.random()\n" + NORM
+    reference = source.format(name="Model", result="self.linear(self.norm.train()(x + NOISE))") + INPUTS
+    as_new = "self.__dict__.setdefault('as_new', not self.norm.running_mean.any()) or 1 / 0"
+    right = kernel(source.format(name="ModelNew", result=f"{as_new} and self.linear(self.norm.train()(x + NOISE))"))
+    wrong = kernel(source.format(name="ModelNew", result=f"{as_new} and self.linear(self.norm.eval()(x + NOISE))"))
+    candidates = [wrong if number % 3 == 1 else right for number in range(16)]
+    reports = [run(request(candidate, reference), worker) for candidate in candidates]
+    expected = [Status.WRONG_RESULT if candidate is wrong else Status.PASSED for candidate in candidates]
+    assert [report.outcome.status for report in reports] == expected
+    assert [report.device.reference_runner for report in reports] == [FRESH, *[WARM] * 15]
+    assert reports[-1].body("j")["environment"]["reference_runner"] == WARM
+
+
+def test_each_job_has_weights_of_its_own(worker: WorkerContext) -> None:
+    prints = "print(float(self.linear.weight.sum())) or self.linear(self.norm(x))"
+    candidate = kernel(NORM.format(name="ModelNew", result=prints))
+    reports = [run(request(candidate, REFERENCE_NORM, owner="weights"), worker) for _ in range(2)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, WARM)]
+    first, second = (report.outcome.output.splitlines()[0] for report in reports)
+    assert first != second
+
+
+def test_a_candidate_that_ignores_constant_weights_is_wrong_beside_a_warm_reference(worker: WorkerContext) -> None:
+    """The check changes the reference's weights, and the next job must not see that."""
+    honest = kernel(NORM.format(name="ModelNew", result="self.linear(self.norm(x))"))
+    ignoring = kernel(NORM.format(name="ModelNew", result="self.linear(x / (1 + self.norm.eps) ** 0.5)"))
+    reports = [
+        run(request(candidate, REFERENCE_NORM, owner="constant", budget="default"), worker)
+        for candidate in (honest, ignoring, honest)
+    ]
+    statuses = [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
+    assert list(map(seen, reports)) == list(zip(statuses, (FRESH, WARM, WARM), strict=True))
+
+
+def test_another_key_does_not_share_a_reference(worker: WorkerContext) -> None:
+    reports = [run(request(RIGHT, owner=owner), worker) for owner in ("ann", "ann", "ben", None)]
+    assert [report.device.reference_runner for report in reports] == [FRESH, WARM, FRESH, FRESH]
+
+
+def test_a_reference_that_was_killed_between_jobs_is_replaced(worker: WorkerContext) -> None:
+    run(request(RIGHT, owner="killed"), worker)
+    warm = worker.warm_reference.warm
+    assert warm is not None
+    os.kill(warm.runner.session.runner.pid, signal.SIGKILL)
+    wait_for_end(warm.runner.session)
+    reports = [run(request(candidate, owner="killed"), worker) for candidate in (RIGHT, WRONG)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.WRONG_RESULT, WARM)]
+    assert not warm.runner.folder.exists()
+
+
+@pytest.mark.parametrize("end", ["raise ValueError", "import os; os.kill(os.getpid(), 11)"])
+def test_a_candidate_that_fails_takes_the_reference_along(worker: WorkerContext, end: str) -> None:
+    run(request(RIGHT, owner=end), worker)
+    failed = run(request(forward(end), owner=end), worker)
+    assert failed.device.reference_runner == WARM and failed.outcome.status is not Status.PASSED
+    assert worker.warm_reference.warm is None
+    assert seen(run(request(RIGHT, owner=end), worker)) == (Status.PASSED, FRESH)
+
+
+def test_a_candidate_that_does_not_compile_leaves_the_reference(worker: WorkerContext) -> None:
+    run(request(RIGHT, owner="compiles"), worker)
+    assert run(request(kernel("def broken(:"), owner="compiles"), worker).outcome.status is Status.COMPILE_ERROR
+    assert seen(run(request(RIGHT, owner="compiles"), worker)) == (Status.PASSED, WARM)
+
+
+LEAVE = {
+    "a file": "open('calls', 'a').write('1')",
+    "a thread": "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
+    "a process": "import subprocess\nsubprocess.Popen(['sleep', '100'])",
+    "a hook": "nn.modules.module.register_module_forward_pre_hook(lambda module, args: None)",
+    "a tensor": "import linecache\nlinecache.cache['kept'] = torch.ones(4)",
+    "a patch": "nn.functional.relu = torch.tanh",
+    "a setting": "torch.backends.cudnn.benchmark = True",
+    "an operator": "library = torch.library.Library('kept', 'DEF')\nlibrary.define('f(Tensor x) -> Tensor')",
+    "a name": "torch.calls_of_mine = 1",
+    "output": "print('loaded')",
+}
+
+
+@pytest.mark.parametrize("left", LEAVE)
+def test_a_reference_that_leaves_something_in_its_process_is_not_kept(worker: WorkerContext, left: str) -> None:
+    leaving = request(RIGHT, f"{LEAVE[left]}\n{SOFTMAX}")
+    report = run(leaving, worker)
+    assert seen(report) == (Status.PASSED, FRESH), report.outcome.message
+    warm = worker.warm_reference.warm
+    assert warm is None or warm.key != reference_key(leaving, Queues())
+
+
+def test_what_is_restored_in_the_process_is_as_in_a_new_one(worker: WorkerContext) -> None:
+    """The source would see an environment or random numbers of the last job, which a new process has not."""
+    changing = "import os, random\nassert 'MINE' not in os.environ\nos.environ['MINE'] = '1'\nos.chdir('/')\n"
+    drawn = f"{changing}FIRST = torch.randn(4) + random.random()\n"
+    reference = drawn + SOFTMAX.replace("(x, -1)", "(x, -1) + FIRST.sum()")
+    candidate = kernel(drawn + forward("return torch.softmax(x, -1) + FIRST.sum()")["source_code"])
+    reports = [run(request(candidate, reference, owner="restored"), worker) for _ in range(3)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, WARM), (Status.PASSED, WARM)]
+
+
+def test_short_memory_ends_the_runner_of_another_reference(worker: WorkerContext) -> None:
+    run(request(RIGHT, owner="short"), worker)
+    warm = worker.warm_reference.warm
+    assert warm is not None
+    assert worker.warm_reference.take("another", lambda: False, memory_is_short=False) is None
+    assert worker.warm_reference.warm is warm and warm.usable
+    assert worker.warm_reference.take("another", lambda: False, memory_is_short=True) is None
+    assert worker.warm_reference.warm is None and not warm.runner.session.runner.alive
+    assert not warm.runner.folder.exists()
+
+
+def test_a_job_that_judges_calls_one_at_a_time_keeps_no_reference(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(request(RIGHT, owner="large"), worker)
+    monkeypatch.setattr(worker, "usual_memory", 64 << 10)
+    assert seen(run(request(RIGHT, owner="large"), worker)) == (Status.PASSED, WARM)
+    assert worker.warm_reference.warm is None
+
+
+def test_an_idle_runner_ends_by_itself_and_none_is_kept_where_the_setting_is_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARM_REFERENCE_SECONDS", "0.01")
+    with own_worker() as idle:
+        run(request(RIGHT), idle)
+        warm = idle.warm_reference.warm
+        assert warm is not None
+        wait_for_end(warm.runner.session)
+        assert seen(run(request(RIGHT), idle)) == (Status.PASSED, FRESH)
+    assert not warm.runner.folder.exists()
+    monkeypatch.setenv("WARM_REFERENCE_SECONDS", "0")
+    with own_worker() as none:
+        run(request(RIGHT), none)
+        assert none.warm_reference.warm is None
+
+
+def test_only_jobs_that_may_share_a_runner_have_a_key() -> None:
+    plain = request(RIGHT)
+    assert reference_key(plain, Queues()) == reference_key(request(WRONG, num_trials=9), Queues()) is not None
+    others = [replace(plain, owner="ann"), request(RIGHT, draw_on="host"), request(RIGHT, SOFTMAX + "\n")]
+    assert len({reference_key(each, Queues()) for each in (plain, *others)}) == 4
+    alone = [replace(plain, reference=None), replace(plain, profile=True), request(RIGHT, budget="precise")]
+    alone.append(replace(plain, reference=replace(plain.kernel, kernel_type="torch_cuda")))
+    assert [reference_key(each, Queues()) for each in alone] == [None] * 4
+    assert reference_key(plain, Queues(one_call=True)) is None
+    assert reference_key(plain, Queues(frozenset({"reference"}))) is None
