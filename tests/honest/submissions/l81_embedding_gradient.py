@@ -1,4 +1,4 @@
-"""Sums an embedding's gradient in float32 in another order: sorted, then by cumulative sums."""
+"""Sums an embedding's gradient in float32 in another order: sorted by rows."""
 
 import torch
 from torch import nn
@@ -8,5 +8,6 @@ SUBMISSION = {"row": "L81", "type": "torch", "attacks": "embedding_gradient", "e
 
 class ModelNew(nn.Module):
     def forward(self, gradient, ids):
-        hit = torch.nn.functional.one_hot(ids, 2048).float()
-        return (hit.t() @ gradient.float()).to(torch.bfloat16)
+        ids, order = ids.sort()
+        summed = torch.zeros(8192, gradient.shape[1], device=gradient.device)
+        return summed.index_add_(0, ids, gradient[order].float()).to(torch.bfloat16)
