@@ -55,7 +55,8 @@ class FlagCode(StrEnum):
     )
     HOST_JITTER = (
         "host_jitter",
-        "Two measurements differ, and a busy host may be the cause. The longer time is reported.",
+        "Two measurements differ, and the host may be the cause. The candidate's longer, or the reference's shorter, "
+        "time is reported.",
         "Submit the kernel again while the host is idle.",
     )
     WORK_BEFORE_CLOCK = (

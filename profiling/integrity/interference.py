@@ -32,6 +32,12 @@ FLAG_RATIO = {"gated": 1.05, "streamed": 1.5, "host": 1.0}
 if it is a large part of the submission's own time, as with large outputs that are made in one launch. On an H100,
 streamed null windows take 9 to 12 % longer next to some honest processes. They take 25 % longer when the host launches
 at its slower pace (docs/measurements.md)."""
+HOST_PACE = 1.6
+"""Maximum ratio of two honest times of the same streamed windows, if launching takes most of them. A host launches at
+two paces: the same calls took 42 and 66 µs within a job, and 8,389 launches 137 and 206 ms (docs/measurements.md)."""
+HOST_BOUND_LAUNCH_MS = 0.035
+"""Maximum time per launch, in ms, of streamed windows in which launching takes most of the time: PyTorch needs 16 to
+33 µs for a launch with its operator (docs/measurements.md)."""
 RARE = 0.003
 """Maximum probability of such a number of long concurrent windows by chance, for a correction."""
 UNLIKELY = 0.2
@@ -64,6 +70,13 @@ def slowed_by(
     ):
         return float(concurrent.mean() / isolated.mean())
     return None
+
+
+def host_sets_pace(isolated_ms: Sequence[float], kind: str, launches: int | None) -> bool:
+    """Whether the host's launching takes most of windows of so many launches: their times differ by its pace, too."""
+    if kind != "streamed" or not launches or not len(isolated_ms):
+        return False
+    return float(np.mean(isolated_ms)) / launches <= HOST_BOUND_LAUNCH_MS
 
 
 def unsure(

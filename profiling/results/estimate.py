@@ -42,6 +42,7 @@ class TimeEstimate:
 
     - `net_ms`: each window's time (`net_ms`); `used` marks the windows that nothing disturbed.
     - `early_start`: the work before the release in each window.
+    - `longest_ratio`: the time may be that many times as long, because of the host's pace.
     - `single_call`, `deferred_readback`: the time of a call after comparison with these check windows. `unsure` says
       that more of them may change it.
     """
@@ -52,6 +53,7 @@ class TimeEstimate:
     early_start: EarlyStart
     single_call: Estimate
     deferred_readback: Estimate
+    longest_ratio: float = 1.0
 
     @property
     def call_ms(self) -> Sample:
@@ -99,7 +101,8 @@ def estimate(windows: KernelWindows, reference: KernelWindows | None = None) -> 
     if setup.is_candidate:
         single = _single_call(windows, call_ms, reference)
         deferred = reconcile_deferred_readback(call_ms, windows.deferred_readback, setup.kind, setup.launch_shift_ms)
-    return TimeEstimate(setup, net, used, early_starts(windows.usual), single, deferred)
+    longest_ratio = 1.0 if windows.is_interference_certain else windows.interference_factor
+    return TimeEstimate(setup, net, used, early_starts(windows.usual), single, deferred, longest_ratio)
 
 
 def net_ms(windows: KernelWindows) -> Sample:

@@ -77,6 +77,7 @@ class KernelWindows:
       honest single call takes longer.
     - `interference_factor`: the ratio of the windows' time next to the other kernel's process to that without it
       (profiling.integrity.interference).
+    - `is_interference_certain`: False if the host's pace explains that ratio too.
     """
 
     usual: Samples
@@ -84,3 +85,4 @@ class KernelWindows:
     deferred_readback: CheckWindows = field(default_factory=CheckWindows)
     comparable_singles: bool = True
     interference_factor: float = 1.0
+    is_interference_certain: bool = True

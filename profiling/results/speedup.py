@@ -17,8 +17,19 @@ kernels with themselves vary that much more than their windows say (docs/measure
 def paired_speedup(reference: TimeEstimate, candidate: TimeEstimate) -> Speedup | None:
     """The speed-up from paired windows; a pair counts if neither window was disturbed. None without a usable ratio.
 
-    If the host may have added to the candidate's time, the interval covers every possible share of it.
+    If the host may have added to the candidate's or the reference's time, the interval covers every possible share of
+    it.
     """
+    result = _by_candidate_span(reference, candidate)
+    if result is None or reference.longest_ratio == 1.0:
+        return result
+    high = result.ci_high * reference.longest_ratio
+    is_upper_bound = result.ratio == result.ci_high
+    return measured(high if is_upper_bound else result.ratio, result.ci_low, high)
+
+
+def _by_candidate_span(reference: TimeEstimate, candidate: TimeEstimate) -> Speedup | None:
+    """The speed-up, with an interval that covers the bounds of the candidate's time."""
     added_ms, error_ms, (least_ms, most_ms) = candidate.correction
     result = _speedup(reference, candidate, added_ms, error_ms)
     if result is None or least_ms == most_ms:

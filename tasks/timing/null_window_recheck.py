@@ -17,7 +17,15 @@ import numpy as np
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Timing
 from profiling.integrity.disagreement import CheckWindows
-from profiling.integrity.interference import FLAG_RATIO, limited, slowed_by, undisturbed_by_submission, unsure
+from profiling.integrity.interference import (
+    FLAG_RATIO,
+    HOST_PACE,
+    host_sets_pace,
+    limited,
+    slowed_by,
+    undisturbed_by_submission,
+    unsure,
+)
 from profiling.results.estimate import early_starts, estimate, net_ms
 from profiling.results.samples import KernelWindows, Samples
 from profiling.stats.flags import duration, max_setup_ms
@@ -51,6 +59,11 @@ CHECKS_SLOWED = Flag(
     FlagCode.CHECK_WINDOWS_SLOWED,
     "null windows by which its time was checked took longer beside this kernel's process than without it: what that "
     "hid is added to its time",
+)
+TAKEN_OUT = "what it slowed is taken out of the times"
+BY_PACE = (
+    "a host launches at two paces, which may be the cause; the shorter time counts, and the speed-up's interval covers "
+    "both"
 )
 WITHOUT_IT = (
     "null windows count for what they take without the candidate's process, which is less by no more than is honest"
@@ -236,6 +249,9 @@ class NullWindowRecheck:
         usual, kind = reference.usual, reference.usual.setup.kind
         concurrent_ms, isolated_ms = list(net_ms(reference)), self._reference_isolated_ms
         slowed = slowed_by(concurrent_ms, isolated_ms, kind, list(net_ms(self._own)))
+        if slowed is not None and slowed <= HOST_PACE and self._host_sets_reference_pace:
+            self._flag(FlagCode.HOST_JITTER, "windows of the reference", concurrent_ms, isolated_ms, BY_PACE)
+            return replace(reference, interference_factor=slowed, is_interference_certain=False)
         if slowed is not None:
             self._flag(FlagCode.REFERENCE_SLOWED, "windows of the reference", concurrent_ms, isolated_ms)
             return replace(reference, interference_factor=slowed)
@@ -272,7 +288,15 @@ class NullWindowRecheck:
             return False
         reference, own_ms = self._windows[self._reference_role], list(net_ms(self._own))
         concurrent_ms, kind = list(net_ms(reference)), reference.usual.setup.kind
+        # At the host's pace, a significant difference is none between its two paces: more windows may see both.
+        once = once or self._host_sets_reference_pace
         return unsure(concurrent_ms, self._reference_isolated_ms, kind, own_ms, once=once)
+
+    @property
+    def _host_sets_reference_pace(self) -> bool:
+        setup = self._reference_isolated.setup
+        launches = setup.launches * setup.calls if setup.launches is not None else None
+        return host_sets_pace(self._reference_isolated_ms, setup.kind, launches)
 
     @property
     def _reference_isolated_ms(self) -> list[float]:
@@ -298,12 +322,19 @@ class NullWindowRecheck:
             self._null[role].append(clock)
         return null
 
-    def _flag(self, code: FlagCode, what: str, concurrent_ms: Sequence[float], isolated_ms: Sequence[float]) -> None:
+    def _flag(
+        self,
+        code: FlagCode,
+        what: str,
+        concurrent_ms: Sequence[float],
+        isolated_ms: Sequence[float],
+        interpretation: str = TAKEN_OUT,
+    ) -> None:
         # Means, as in slowed_by: the median hides windows that were slowed now and then.
         means = {"concurrent_ms": statistics.mean(concurrent_ms), "isolated_ms": statistics.mean(isolated_ms)}
         message = (
             f"{what} took {duration(means['concurrent_ms'])} beside this kernel's process and "
-            f"{duration(means['isolated_ms'])} without it: what it slowed is taken out of the times"
+            f"{duration(means['isolated_ms'])} without it: {interpretation}"
         )
         if message not in (flag.message for flag in self.flags):
             self.flags.append(Flag(code, message, dict(means)))

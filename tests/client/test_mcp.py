@@ -253,3 +253,15 @@ def test_programs_read_the_figures_beside_the_text(url: str) -> None:
     figures = answer.meta[tools.FIGURES]
     assert figures["verdict"] == "compile_error" and figures["job_id"] in answer.content[0].text
     assert answer.structured_content is None and about.version
+
+
+def test_programs_read_no_speed_up_where_fixed_outputs_would_pass(url: str) -> None:
+    constant = {"reference_code": TWICE.replace("x * 2", "x * 0"), "candidate_code": NEW.replace("x + x", "x * 0")}
+
+    async def asked() -> Any:
+        async with McpClient(mcp_server.server(url)) as client:
+            return await client.call_tool("compare", {**constant, **QUICK})
+
+    answer = asyncio.run(asked())
+    assert set(answer.meta[tools.FIGURES]) == {"job_id", "verdict"}
+    assert "so nothing can be learnt from this problem" in answer.content[0].text

@@ -18,7 +18,7 @@ from validation.compare.comparison import CallComparison, compare, compare_stack
 from validation.compare.tolerance import Tolerance, requested
 from validation.dtypes import torch_dtype
 from validation.evidence.small_outputs import scaled_atols
-from validation.evidence.weak_reference import weak_reference
+from validation.evidence.weak_reference import FixedOutputs, weak_reference
 from validation.inputs import poison_fill
 from validation.inputs.contract_inputs import ContractInputs
 from validation.inputs.distributions import DISTRIBUTIONS, Distribution
@@ -101,6 +101,9 @@ def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     assert not identical(before, tensor)
     assert poison_fill.unwritten_fraction(tensor) == pytest.approx(1 / 64)
     assert weak_reference([before], [before.clone()], Tolerance(1e-9, 1e-9)) != []
+    fixed = FixedOutputs([before])
+    fixed.see([before.clone()], [Tolerance(1e-9, 1e-9)], drawn=False)
+    assert fixed.flag is not None and fixed.flag.data["fixed_output"] == "the output of another call"
 
 
 @pytest.mark.parametrize("name", ["float32", "complex128", "int64", "uint64", "bool"])

@@ -221,7 +221,7 @@ def _answer(job: Job, source: str = "", reference: str = "") -> CallToolResult:
         return _text(brief.of_job(job))
     result = verdict(job)
     figures: dict[str, Any] = {"job_id": result.job_id, "verdict": result.verdict}
-    if result.speedup is not None:
+    if result.speedup is not None and result.fixed_outputs_pass is None:
         figures |= {"ratio": result.speedup.ratio, "ci_low": result.speedup.ci_low, "ci_high": result.speedup.ci_high}
     return _text(brief.of_job(job, source, reference), {FIGURES: figures})
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiling.integrity.interference import FLOOR_MS, limited, slowed_by, undisturbed_by_submission, unsure
+from profiling.integrity.interference import (
+    FLOOR_MS,
+    host_sets_pace,
+    limited,
+    slowed_by,
+    undisturbed_by_submission,
+    unsure,
+)
 
 FLOOR = FLOOR_MS["gated"]
 MOST = 0.105 + FLOOR
@@ -112,3 +119,14 @@ def test_what_is_little_of_null_windows_may_be_much_of_what_they_are_taken_off()
     assert not undisturbed_by_submission(beside, alone, "gated", [6.0] * 8, 2.0) and undisturbed_by_submission(
         beside, alone, "gated", [6.0] * 8, 8.0
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "launches", "paced"),
+    [("streamed", 8389, True), ("streamed", 400, False), ("streamed", None, False), ("gated", 8389, False)],
+)
+def test_the_host_sets_the_pace_of_streamed_windows_with_many_launches(
+    kind: str, launches: int | None, paced: bool
+) -> None:
+    assert host_sets_pace([137.0, 138.0, 137.5], kind, launches) is paced
+    assert not host_sets_pace([], kind, launches)

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from domain.flags import Flag, FlagCode
-from domain.result import CANDIDATE, REFERENCE
+from domain.result import CANDIDATE, REFERENCE, Speedup
 from profiling.integrity.interference import FLOOR_MS
-from profiling.results.estimate import net_ms
+from profiling.results.estimate import estimate, net_ms
 from profiling.results.samples import KernelWindows
+from profiling.results.speedup import paired_speedup
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
 from tasks.runtime.null_window_cache import MAX_AGE_S, NullKind, NullWindowCache
@@ -340,3 +341,54 @@ def test_store_next_to_a_live_reference_notes_the_usual_time() -> None:
     recheck.measure()
     recheck.store(cache, alone=False)
     assert cache.usual_ms(USUAL) == NULL_MS and cache.get(USUAL) == []
+
+
+def of_many_launches(
+    beside_ms: Iterable[float], alone_ms: Iterable[float], launches: int = 8389
+) -> tuple[NullWindowRecheck, Speedup, int]:
+    """Ten streamed windows of a reference with so many launches beside a candidate of 80 ms, then windows alone."""
+    both = {
+        REFERENCE: kernel_windows(1, gated=False, is_candidate=False, launches=launches),
+        CANDIDATE: kernel_windows(1, gated=False),
+    }
+    null = Clock(0.3, 0.1)
+    for number, beside in zip(range(10), beside_ms, strict=False):
+        both[REFERENCE].usual.add(window(beside + number % 3), null)
+        both[CANDIDATE].usual.add(window(80.0 + number % 2), null)
+    alone = [window(ms) for ms, _ in zip(alone_ms, range(12), strict=False)]
+    rest = iter(alone)
+    recheck = NullWindowRecheck(
+        NullKind.of(LAYOUT, gated=False), both, lambda: dict.fromkeys(both, null), lambda: next(rest)
+    )
+    recheck.measure()
+    speedup = paired_speedup(*map(estimate, recheck.apply().values()))
+    assert speedup is not None
+    return recheck, speedup, len(alone) - len(list(rest))
+
+
+def test_recheck_reference_at_the_host_s_pace_is_jitter_and_the_interval_covers_both_times() -> None:
+    recheck, speedup, rounds = of_many_launches(itertools.repeat(206.0), itertools.cycle([137.0, 137.4]))
+    assert codes(recheck.flags) == [FlagCode.HOST_JITTER] and "two paces" in recheck.flags[0].message
+    assert rounds == 12, "both paces may be seen alone"
+    assert speedup.ratio == pytest.approx(137 / 80, rel=0.02), "the shorter time counts"
+    assert speedup.ci_low < 137 / 80 and speedup.ci_high > 206 / 80.5
+
+
+def test_recheck_reference_of_two_paces_alone_too_is_not_flagged() -> None:
+    recheck, speedup, _ = of_many_launches(itertools.repeat(206.0), itertools.cycle([137.0, 206.0, 207.0]))
+    assert recheck.flags == [] and speedup.ratio > 2.2
+
+
+@pytest.mark.parametrize(("beside_ms", "launches"), [(274.0, 8389), (206.0, 400)], ids=["beyond a pace", "device"])
+def test_recheck_reference_slowed_by_more_than_a_pace_or_on_the_device_is_flagged(
+    beside_ms: float, launches: int
+) -> None:
+    recheck, speedup, _ = of_many_launches(itertools.repeat(beside_ms), itertools.cycle([137.0, 137.4]), launches)
+    assert codes(recheck.flags) == [FlagCode.REFERENCE_SLOWED]
+    assert speedup.ratio == pytest.approx(137 / 80, rel=0.02) and speedup.ci_high < 1.9
+
+
+@pytest.mark.parametrize("slowed", [1.1, 1.3, 1.5, 1.9])
+def test_recheck_candidate_that_slows_a_reference_at_the_host_s_pace_gains_nothing(slowed: float) -> None:
+    recheck, speedup, _ = of_many_launches(itertools.repeat(137.0 * slowed), itertools.cycle([137.0, 137.4]))
+    assert recheck.flags and speedup.ratio < 137 / 80 * 1.02 and speedup.ci_low < 137 / 80
