@@ -84,8 +84,7 @@ class WarmReference:
     def keep(self, kernel_run: KernelRun) -> None:
         """Keeps the runner of a reference that is marked so, if the job left nothing in it; else its caller ends it."""
         key, kernel_run.keep_key = kernel_run.keep_key, None
-        runner = kernel_run.pooled_runner
-        if key is None or runner is None or not self._idle_s:
+        if key is None or not self._idle_s or (runner := kernel_run.pooled_runner) is None:
             return
         kernel_run.collect_output()
         if why := self._why_not(kernel_run, runner):

@@ -53,8 +53,11 @@ if os.fork() == 0:
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[WorkerContext]:
-    with own_worker() as worker:
-        yield worker
+    """Of a service in which every runner ends with its job."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARM_REFERENCE_SECONDS", "0")
+        with own_worker() as worker:
+            yield worker
 
 
 @pytest.fixture
@@ -172,6 +175,7 @@ def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next
 
     class Unkillable:
         alive = True
+        keep_key = None
 
         def collect_output(self) -> None: ...
 

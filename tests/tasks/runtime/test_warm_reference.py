@@ -61,7 +61,7 @@ def test_sixteen_candidates_of_one_reference_have_the_verdicts_of_fresh_ones(wor
 
     Candidates get these: each fails unless they are those of a new model.
     """
-    source = "import random\nNOISE = torch.randn(32) + random.random()\n" + NORM
+    source = "NOISE = torch.randn(32)\n" + NORM
     reference = source.format(name="Model", result="self.linear(self.norm.train()(x + NOISE))") + INPUTS
     as_new = "self.__dict__.setdefault('as_new', not self.norm.running_mean.any()) or 1 / 0"
     right = kernel(source.format(name="ModelNew", result=f"{as_new} and self.linear(self.norm.train()(x + NOISE))"))
@@ -91,6 +91,15 @@ def test_a_candidate_that_ignores_constant_weights_is_wrong_beside_a_warm_refere
         run(request(candidate, REFERENCE_NORM, owner="constant", budget="default"), worker)
         for candidate in (honest, ignoring, honest)
     ]
+    statuses = [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
+    assert list(map(seen, reports)) == list(zip(statuses, (FRESH, WARM, WARM), strict=True))
+
+
+def test_a_runner_is_kept_in_the_background_where_runners_may_end_later(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(worker.device), "has_room", True)
+    reports = [run(request(candidate, owner="later"), worker) for candidate in (RIGHT, WRONG, RIGHT)]
     statuses = [Status.PASSED, Status.WRONG_RESULT, Status.PASSED]
     assert list(map(seen, reports)) == list(zip(statuses, (FRESH, WARM, WARM), strict=True))
 
@@ -134,7 +143,7 @@ LEAVE = {
     "a tensor": "import linecache\nlinecache.cache['kept'] = torch.ones(4)",
     "a patch": "nn.functional.relu = torch.tanh",
     "a setting": "torch.backends.cudnn.benchmark = True",
-    "an operator": "library = torch.library.Library('kept', 'DEF')\nlibrary.define('f(Tensor x) -> Tensor')",
+    "an operator": "torch.library.define('kept::f', '(Tensor x) -> Tensor')",
     "a name": "torch.calls_of_mine = 1",
     "output": "print('loaded')",
 }
@@ -151,8 +160,8 @@ def test_a_reference_that_leaves_something_in_its_process_is_not_kept(worker: Wo
 
 def test_what_is_restored_in_the_process_is_as_in_a_new_one(worker: WorkerContext) -> None:
     """The source would see an environment or random numbers of the last job, which a new process has not."""
-    changing = "import os, random\nassert 'MINE' not in os.environ\nos.environ['MINE'] = '1'\nos.chdir('/')\n"
-    drawn = f"{changing}FIRST = torch.randn(4) + random.random()\n"
+    changing = "import os\nassert 'MINE' not in os.environ\nos.environ['MINE'] = '1'\nos.chdir('/')\n"
+    drawn = f"{changing}FIRST = torch.randn(4)\n"
     reference = drawn + SOFTMAX.replace("(x, -1)", "(x, -1) + FIRST.sum()")
     candidate = kernel(drawn + forward("return torch.softmax(x, -1) + FIRST.sum()")["source_code"])
     reports = [run(request(candidate, reference, owner="restored"), worker) for _ in range(3)]

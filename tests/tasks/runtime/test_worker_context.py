@@ -41,6 +41,7 @@ def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPa
         return fork(self, folder, **more)
 
     monkeypatch.setattr(Zygote, "runner", noted)
+    monkeypatch.setenv("WARM_REFERENCE_SECONDS", "0")
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     kernel = {"source_code": f"{source}def get_inputs():\n    return [torch.randn(64)]\n", "kernel_type": "torch"}
     request = Request.from_wire({"kernel": kernel, "reference": kernel, "num_trials": 1, "timeout": 30})
