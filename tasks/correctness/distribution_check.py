@@ -2,8 +2,8 @@
 
 The referee runs it after the timing, with one call per distribution, so that a reference that fails there costs the job
 nothing. A difference counts against the candidate only with evidence that the reference is right there
-(`validation/evidence/perturbation_bound.py`, docs/adr/0014). It is the verdict, or stands beside it, by the grade of the
-inputs and the request's strictness (docs/adr/0035).
+(`validation/evidence/perturbation_bound.py`, docs/adr/0014). It is the verdict, or stands beside it, by the grade of
+the inputs and the request's strictness (docs/adr/0035).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
-from domain.input_grade import InputGrade
 from domain.kernel import KernelType
 from domain.result import RobustnessFailure, Status
 from profiling.window.call_buffers import Slots, bytes_per_call
@@ -32,7 +31,6 @@ from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
 from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
-from validation.inputs.value_traits import ValueTraits
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
@@ -83,7 +81,8 @@ class DistributionCheck:
     @property
     def summary(self) -> DistributionSummary:
         """The distributions that were checked until now."""
-        return DistributionSummary(self._checked, self._skipped, self._inputs.unchanged)
+        unchanged = {} if self._too_large() else self._inputs.unchanged
+        return DistributionSummary(self._checked, self._skipped, unchanged)
 
     def run(self, *, deciding: bool, kernels_intact: bool = True) -> None:
         """Compare on every distribution that decides the verdict, or on every other one.
@@ -106,7 +105,7 @@ class DistributionCheck:
         """Whether to report on it at all: some are for a kind of outputs or inputs that few tasks have."""
         if distribution is DRAWN:
             return self._own_atols is not None
-        return distribution.applies_to is ValueTraits.PLAIN or self._inputs.some_may_change(distribution)
+        return distribution.change is not None or (not self._too_large() and self._inputs.some_may_change(distribution))
 
     def _unchanged(self, distribution: Distribution) -> Flag | None:
         if distribution is DRAWN:
@@ -325,8 +324,7 @@ class DistributionCheck:
 
 def untried(why: Flag) -> DistributionSummary:
     """The summary if the check could not run at all."""
-    plain = [one for one in DISTRIBUTIONS if one is not DRAWN and one.applies_to is ValueTraits.PLAIN]
-    return DistributionSummary(skipped={distribution.name: why for distribution in plain})
+    return DistributionSummary(skipped={one.name: why for one in DISTRIBUTIONS if one.change is not None})
 
 
 def _lack_of_evidence(evidence: NoiseCheck) -> str:

@@ -18,7 +18,7 @@ import torch
 
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
-from validation.inputs.distributions import with_layout_of
+from validation.inputs.layout import with_layout_of
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
 
