@@ -15,7 +15,7 @@ from kernel_eval_client.flag import Flag
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known_fields
-from kernel_eval_client.typed_members import member
+from kernel_eval_client.typed_members import member, objects_in_list
 
 PASSED = "passed"
 Verdict = Literal[
@@ -35,6 +35,21 @@ Verdict = Literal[
 
 class ResponseError(ValueError):
     """The JSON is no result of this service."""
+
+
+@dataclass(frozen=True)
+class RobustnessFailure:
+    """The kernel failed on inputs that the task never draws, where the reference is right; its verdict stands.
+
+    `status` is "wrong_result", or how the kernel failed; there are no counts then.
+    """
+
+    distribution: str
+    status: str
+    message: str
+    mismatch_count: int = 0
+    element_count: int = 0
+    first_mismatch: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,7 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
+    robustness_failures: Sequence[RobustnessFailure] = ()
 
     @property
     def precision_finding(self) -> Flag | None:
@@ -112,7 +128,10 @@ class KernelResult:
             timing = Timing(**{**known_fields(Timing, timing), "stats": stats, "flags": flags})
         if comparison is not None:
             listed = {name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout")}
-            comparison = Comparison(**{**known_fields(Comparison, comparison), **listed})
+            failed = objects_in_list(member(comparison, "robustness", "failed"))
+            failures = tuple(RobustnessFailure(**known_fields(RobustnessFailure, each)) for each in failed)
+            known = known_fields(Comparison, comparison)
+            comparison = Comparison(**{**known, **listed, "robustness_failures": failures})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
@@ -269,6 +288,7 @@ class Result:
             "max_rel_diff": comparison.max_rel_diff if comparison else None,
             "mismatch_count": comparison.mismatch_count if comparison else None,
             "element_count": comparison.element_count if comparison else None,
+            "robustness_failures": len(comparison.robustness_failures) if comparison else None,
             "weak_reference": bool(comparison.weak_reference) if comparison else None,
             "inputs_replayed": kernel.inputs.get("inputs_replayed"),
             "device": self.environment.get("device"),

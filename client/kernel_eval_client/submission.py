@@ -20,6 +20,8 @@ Counters = bool | Literal["basic", "full"] | Sequence[str]
 """The hardware counters to read: none, basic (also True), full, or basic with further metrics by name."""
 DrawOn = Literal["device", "host"]
 """Where a source's own code makes its tensors."""
+Strictness = Literal["task", "robust"]
+"""Whether a failure on inputs that the task never draws is reported, or is the verdict."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 
@@ -51,6 +53,7 @@ class Options(TypedDict, total=False):
     device_metrics: Counters
     sanitize: bool
     draw_on: DrawOn
+    strictness: Strictness
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Submission:
     device_metrics: Counters | None = None
     sanitize: bool | None = None
     draw_on: DrawOn | None = None
+    strictness: Strictness | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -142,6 +142,12 @@ def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobStore,
     assert (request.budget, request.num_trials, request.target_precision) == read
 
 
+@pytest.mark.parametrize(("sent", "read"), [({}, "task"), ({"strictness": "robust"}, "robust")])
+def test_strictness(client: FlaskClient, records: JobStore, sent: Json, read: str) -> None:
+    body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}
+    assert stored(client, records, "/compare", body).strictness == read
+
+
 @pytest.mark.parametrize(
     ("sent", "read"),
     [({}, (None, None)), ({"atol": None, "rtol": 1e-5}, (None, 1e-5)), ({"atol": 0, "rtol": "0.5"}, (0.0, 0.5))],

@@ -128,6 +128,7 @@ COMPARE: list[tuple[Any, str]] = [
         for bad in (-1e-9, "tight", True, [])
     ),
     ({"ref_kernel": GOOD, "custom_kernel": GOOD, "artifacts": ["elf"]}, "artifacts -> 0"),
+    ({"ref_kernel": GOOD, "custom_kernel": GOOD, "strictness": "strict"}, "strictness"),
     ({"ref_kernel": GOOD, "custom_kernel": kernel(TRITON_ADD, "triton")}, "custom_kernel -> io"),
     ({"ref_kernel": kernel(CUDA_ADD, "cuda"), "custom_kernel": GOOD}, "ref_kernel -> io"),
     ({"ref_code": 1, "custom_code": "x"}, "ref_code"),

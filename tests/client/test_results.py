@@ -12,6 +12,7 @@ from domain.result import Status
 from kernel_eval_client import Flag, Result, Speedup, Verdict
 from kernel_eval_client import flag as flags
 from kernel_eval_client.cli import show
+from kernel_eval_client.result import RobustnessFailure
 from profiling.window.timed_window import Clock
 from tests.client.suite_files import result_of
 from tests.flag_codes import codes
@@ -69,6 +70,24 @@ def test_a_time_that_is_an_upper_bound_is_shown_as_one() -> None:
     found = answer()
     assert show.runtime(found.kernel) == "<= 500 µs" and show.runtime(found.reference) == "500 µs"
     assert found.to_dict()["time_bounded"] is True and found.to_dict()["ref_time_bounded"] is False
+
+
+def test_failures_beyond_the_task_are_read_by_their_fields() -> None:
+    failure = {
+        "distribution": "large",
+        "status": "wrong_result",
+        "message": "Wrong on large inputs",
+        "mismatch_count": 3,
+        "element_count": 64,
+        "first_mismatch": {"output": 0, "index": [1], "expected": 1.0, "actual": "nan"},
+    }
+    kernel = {"status": "passed", "compiled": True, "correctness": True}
+    compared = {"passed": True, "robustness": {"failed": [failure]}}
+    found = answer(kernel_exec_result={**kernel, "comparison": compared})
+    assert found.kernel.comparison is not None and found.to_dict()["robustness_failures"] == 1
+    assert list(found.kernel.comparison.robustness_failures) == [RobustnessFailure(**failure)]
+    earlier = answer(kernel_exec_result={**kernel, "comparison": {"passed": True}})
+    assert earlier.to_dict()["robustness_failures"] == 0 and answer().to_dict()["robustness_failures"] is None
 
 
 @pytest.mark.parametrize("wire", [None, "odd", ["odd", 1, None], {"code": "x"}])

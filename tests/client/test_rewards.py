@@ -8,7 +8,7 @@ import pytest
 
 from kernel_eval_client import Result, Retry, errors
 from kernel_eval_client.flag import CPU_TIME_INDICATIVE
-from kernel_eval_client.rewards import KernelReward, Shaping, extract
+from kernel_eval_client.rewards import KernelReward, Scored, Shaping, extract
 from kernel_eval_client.rewards.verl import compute_score, compute_scores, reward_of
 from tests.client.failing import BROKEN, Reply, Told, listening, problem
 from tests.client.suite_files import NEW, TWICE
@@ -60,6 +60,7 @@ FAST = (4.2, 4.0, 4.4, "faster")
 TOO_FAST = {"code": "too_fast_for_memory", "message": "the time is too short for the bytes", "data": {}}
 LOW = {"code": "lower_precision", "message": "it seems to compute in bfloat16", "data": {}}
 WEAK = {"code": "trivial_output_passes", "message": "zeros would pass", "data": {}}
+FRAGILE = {"code": "robustness_failed", "message": "it fails on large inputs", "data": {}}
 LARGE = {"code": "unexplained_error", "message": "larger than that", "data": {}}
 
 
@@ -80,6 +81,7 @@ def test_a_failure_earns_nothing_however_fast(verdict: str) -> None:
     "more",
     [
         {"flags": [TOO_FAST]},
+        {"flags": [FRAGILE]},
         {"inputs": {"inputs_replayed": True}},
         {"inputs": {"reused_sets": 3}},
         {"inputs": {"inputs_not_random": True}},
@@ -141,6 +143,25 @@ def test_a_batch_is_judged_and_the_same_source_once(url: str) -> None:
     assert any("timed on a CPU" in reason for reason in scored[0].held_back), "a CPU's time earns no bonus"
     assert reward([WRONG], reference=[TWICE], prompts=["p"], trainer_state=None) == [0.0]
     assert reward.__name__ == "kernel_reward"
+
+
+SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
+NO_MAXIMUM = SOFTMAX.replace("Model", "ModelNew").replace("torch.softmax(x, -1)", "x.exp() / x.exp().sum(-1, True)")
+
+
+def test_a_fragile_kernel_earns_no_bonus_or_by_strictness_nothing(url: str) -> None:
+    reference = f"{SOFTMAX}def get_inputs():\n    return [torch.randn(16, 64)]\n"
+    completion = f"```python\n{NO_MAXIMUM}```"
+
+    def scored(**options: Any) -> Scored:
+        (found,) = KernelReward(url, options={"num_trials": 6, "timeout": 60, **options}).score(
+            [completion], [reference]
+        )
+        return found
+
+    found, refused = scored(), scored(strictness="robust")
+    assert found.reward == 1.0 and any("beyond the task's inputs" in reason for reason in found.held_back)
+    assert refused.reward == 0.0 and refused.verdict == "wrong_result"
 
 
 @pytest.mark.parametrize("reply", [BROKEN, problem(503, "queue-full"), problem(500, "job-failed"), problem(429)])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from domain.device_metrics import CounterRequest, Level
+from domain.input_grade import Strictness
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 
@@ -17,6 +18,7 @@ ASKED = [
     replace(PLAIN, device_metrics=CounterRequest(Level.FULL)),
     replace(PLAIN, device_metrics=CounterRequest(metrics=("a.max", "b__c.sum"))),
     replace(PLAIN, sanitize=True),
+    replace(PLAIN, strictness=Strictness.ROBUST),
 ]
 
 
@@ -38,7 +40,7 @@ def test_what_is_looked_into_takes_longer() -> None:
 @pytest.mark.parametrize(("recorded", "read"), [(True, CounterRequest()), (False, None), (None, None)])
 def test_records_of_earlier_versions_are_read(recorded: bool | None, read: CounterRequest | None) -> None:
     wire = {**PLAIN.to_wire(), "device_metrics": recorded}
-    del wire["sanitize"]
+    del wire["sanitize"], wire["strictness"]
     assert Request.from_wire(wire) == replace(PLAIN, device_metrics=read)
 
 

@@ -9,7 +9,7 @@ from domain.result import Status
 from stack.terminal import Terminal
 from tasks.runtime.worker_context import WorkerContext
 from tests.corpus_summary import Tally, table, wrong_ones
-from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
+from tests.mutants.corpus import Mutant, Original, judged, originals
 from tests.own_worker import own_worker
 
 
@@ -46,9 +46,9 @@ def judge(
             continue
         own, found = verdicts(worker, original)
         rights.note(name, right=own is Status.PASSED)
-        for kind, status in found.items():
-            bugs.note(f"{name}/{kind}", right=status in CAUGHT, known=original.mutants[kind].missed is not None)
-        missed = [kind for kind, status in found.items() if status not in CAUGHT]
+        for kind, is_caught in found.items():
+            bugs.note(f"{name}/{kind}", right=is_caught, known=original.mutants[kind].missed is not None)
+        missed = [kind for kind, is_caught in found.items() if not is_caught]
         ok = "NO" if missed or own is not Status.PASSED else "ok"
         # At once: a run that is cut short has still said what it found.
         caught = f"{len(found) - len(missed)} of {len(found)} mutants caught"
@@ -56,12 +56,12 @@ def judge(
     return [rights, bugs]
 
 
-def verdicts(worker: WorkerContext, original: Original) -> tuple[Status, dict[str, Status]]:
-    """The original's verdict, and that of each mutant that this device can show."""
+def verdicts(worker: WorkerContext, original: Original) -> tuple[Status, dict[str, bool]]:
+    """The original's verdict, and whether each mutant that this device can show was caught."""
     shown = {name: mutant for name, mutant in original.mutants.items() if _shows(worker, mutant)}
     return (
         judged(worker, original.request()).status,
-        {name: judged(worker, original.request(mutant)).status for name, mutant in shown.items()},
+        {name: mutant.is_caught(judged(worker, original.request(mutant))) for name, mutant in shown.items()},
     )
 
 

@@ -29,7 +29,8 @@ CAUGHT = frozenset({Status.WRONG_RESULT, Status.RUNTIME_ERROR, Status.CRASHED, S
 class Mutant:
     """`old` occurs once in the source. `gpu_only`: an interpreter has no race, no TF32, and the like.
 
-    `missed` says why the referee does not see it; its test is then a strict xfail.
+    `missed` says why the referee does not see it; its test is then a strict xfail. `beyond`: only inputs beyond the task
+    show it, this distribution among them; the verdict is then `passed`, with that failure beside it.
     """
 
     bug: str
@@ -37,6 +38,14 @@ class Mutant:
     new: str
     gpu_only: bool = False
     missed: str | None = None
+    beyond: str | None = None
+
+    def is_caught(self, outcome: Outcome) -> bool:
+        """Whether it ended as a mutant must."""
+        if self.beyond is None:
+            return outcome.status in CAUGHT
+        failed = outcome.comparison.robustness.failed if outcome.comparison is not None else []
+        return outcome.status is Status.PASSED and self.beyond in [failure.distribution for failure in failed]
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class Model(torch.nn.Module):
         ),
         "cut-above": Mutant(
             "saturates at 6, which a normal distribution does not reach", "y, mask", "tl.minimum(y, 6.0), mask",
+            beyond="outliers",
         ),
     },
 )  # fmt: skip

@@ -42,6 +42,6 @@ def get_inputs():
         "abs": Mutant("the mean magnitude instead of the root of the mean square", "(wide * wide).sum(-1, "
                       "keepdim=True) / x.shape[-1]", "(wide.abs().sum(-1, keepdim=True) / x.shape[-1]) ** 2"),
         "weight": Mutant("the weight is left out", " * self.weight", ""),
-        "epsilon": Mutant("epsilon a hundred times too small", "1e-5", "1e-7"),
+        "epsilon": Mutant("epsilon a hundred times too small", "1e-5", "1e-7", beyond="small"),
     },
 )  # fmt: skip

@@ -41,6 +41,7 @@ class Model(torch.nn.Module):
         "last-row": Mutant("the last row is never written", "tl.program_id(0)", "min(tl.program_id(0), 6)"),
         "tail": Mutant("the last column is left out", 'mask=i < n, other', 'mask=i < n - 1, other'),
         "sum-short": Mutant("the sum leaves the first lane out", "tl.sum(e, 0)", "tl.sum(tl.where(i > 0, e, 0.0), 0)"),
-        "no-max": Mutant("no maximum is subtracted: overflows from 89", "x - tl.max(x, 0)", "x"),
+        "no-max": Mutant("no maximum is subtracted: overflows from 89", "x - tl.max(x, 0)", "x",
+                         beyond="far below"),
     },
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from domain.result import Status
 from tasks.node.device_info import detect
 from tasks.runtime.worker_context import WorkerContext
-from tests.mutants.corpus import CAUGHT, Mutant, Original, judged, originals
+from tests.mutants.corpus import Mutant, Original, judged, originals
 
 CORPUS = originals()
 FEWEST_KERNELS, FEWEST_MUTANTS = 20, 5
@@ -54,7 +54,7 @@ def check_original(worker: WorkerContext, original: Original) -> None:
 
 def check_mutant(worker: WorkerContext, original: Original, mutant: Mutant) -> None:
     outcome = judged(worker, original.request(mutant))
-    assert outcome.status in CAUGHT, (mutant.bug, outcome.status, outcome.message, outcome.log)
+    assert mutant.is_caught(outcome), (mutant.bug, outcome.status, outcome.message, outcome.log)
 
 
 def test_the_corpus_is_large_enough_and_every_replacement_applies_once() -> None:

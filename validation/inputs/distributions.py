@@ -1,4 +1,5 @@
-"""Input distributions other than the drawn one. They reveal kernels that are right only for a standard normal.
+"""Input distributions other than the drawn one, each of a grade (docs/adr/0035). They reveal kernels that are right
+only for a standard normal.
 
 Each changes a drawn set, and keeps shapes and layouts. Plain random numbers change as a distribution says; what else
 drawn sets have in common stays (validation/inputs/value_traits.py, validation/inputs/structure/).
@@ -58,16 +59,12 @@ class Distribution:
         return with_layout_of(tensor, self.change(wide, rms, generator, number).clamp_(-highest, highest))
 
 
-def _scaled(to: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.mul_(to / rms)
+def _small(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
+    return tensor.mul_(SMALL / rms)
 
 
-def _shifted(by: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.add_(by * rms)
-
-
-def _shifted_alternately(by: float) -> Change:
-    return lambda tensor, rms, _, number: tensor.add_(_sign(number) * by * rms)
+def _shifted_alternately(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
+    return tensor.sub_(_sign(number) * OFFSET * rms)
 
 
 def _first_far_below(tensor: torch.Tensor, rms: float, _: torch.Generator, number: int) -> torch.Tensor:
@@ -126,10 +123,6 @@ def _rows(shape: torch.Size, most: int, generator: torch.Generator) -> list[tupl
     return rows
 
 
-def _constant_rows(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
-    return tensor[..., :1].expand(tensor.shape).contiguous()
-
-
 def _with_zeros(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
     zeros = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(ZEROS)
     # One row along each dimension is all zeros. Not more, because tasks often treat a zero sample specially.
@@ -180,19 +173,14 @@ DISTRIBUTIONS = (
     UNEVEN,
     SKEWED,
     EQUAL,
-    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows.
-    Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _scaled(SMALL)),
-    # All positive, then all negative: reveals maxima that begin at 0, variances that cancel and means assumed to be
-    # zero. With several inputs the signs alternate, so that their products are negative.
-    Distribution("positive", f"random inputs shifted up by {OFFSET:g} times their rms", _shifted(OFFSET)),
+    # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows (tests/mutants/rmsnorm_torch.py).
+    Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _small),
+    # One sign: reveals maxima that begin at 0 and variances that cancel, without a float64 run too. With several inputs
+    # the signs alternate, so that their products are negative.
     Distribution(
-        "negative",
-        f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn",
-        _shifted_alternately(-OFFSET),
+        "shifted", f"random inputs shifted by {OFFSET:g} times their rms, down and up in turn", _shifted_alternately
     ),
-    # A variance of zero: a division without an epsilon is 0/0.
-    Distribution("constant rows", "every row of a random input has one value", _constant_rows, harsh=True, tied=True),
-    # As after a ReLU or padding: a norm of zero is 0/0 without a guard, and zeros may be taken for gaps.
+    # As after a ReLU or padding: a norm or a variance of zero is 0/0 without a guard.
     Distribution(
         "zeros",
         f"a share of {ZEROS:g} of a random input, and one row along each dimension, is zero",
@@ -200,18 +188,17 @@ DISTRIBUTIONS = (
         harsh=True,
         tied=True,
     ),
-    # exp() without subtracting the maximum overflows from 89 in float32 and 11 in float16; approximations saturate.
-    Distribution("large", f"random inputs brought to an rms of {LARGE:g}", _scaled(LARGE), harsh=True),
     # Extreme single values, as in transformer activations: over 20 times the rest (Dettmers et al., LLM.int8(),
-    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). Also reveals sums extrapolated from a part.
-    # The outliers at row ends reveal a kernel that skips the last element.
+    # arXiv:2208.07339; Sun et al., Massive Activations, arXiv:2402.17762). exp() without subtracting the maximum
+    # overflows, approximations saturate (tests/mutants/gelu_triton.py). Those at row ends reveal a kernel that skips
+    # the last element.
     Distribution(
         "outliers",
         f"one element in {ONE_IN}, and the last of some rows, is {OUTLIER:g} to {2 * OUTLIER:g} times the rms",
         _with_outliers,
         harsh=True,
     ),
-    # Reveals a maximum that begins at 0, or at -20 or -100: exp() of what remains is 0.
+    # Reveals a maximum that begins at -20 or -100: exp() of what remains is 0.
     Distribution(
         "far below",
         f"the first random input is brought to an rms of {LARGE:g} around {-OFFSET * LARGE:g}",
@@ -219,6 +206,7 @@ DISTRIBUTIONS = (
         harsh=True,
     ),
 )
+"""All distributions, in the order of their grades. A task of few kinds of inputs gets some of them."""
 
 
 def perturbed(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False) -> torch.Tensor:

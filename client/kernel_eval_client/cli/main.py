@@ -173,6 +173,9 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reuse", choices=("never", "allow"), help="whether an earlier result of the same request will do"
     )
+    group.add_argument(
+        "--strictness", choices=("task", "robust"), help="robust: inputs that the task never draws decide too"
+    )
     group.add_argument("--atol", type=float)
     group.add_argument("--rtol", type=float)
     group.add_argument(

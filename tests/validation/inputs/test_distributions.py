@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from validation.inputs.distributions import DISTRIBUTIONS, OUTLIER, Distribution, perturbed
+from domain.input_grade import InputGrade
+from validation.inputs.distributions import (
+    DISTRIBUTIONS,
+    OUTLIER,
+    UNEVEN,
+    Distribution,
+    perturbed,
+)
 from validation.inputs.value_traits import ValueTraits, classify_values
 
 CHANGING = [one for one in DISTRIBUTIONS if one.change is not None]
@@ -34,11 +41,9 @@ def test_a_distribution_keeps_everything_but_the_values(distribution: Distributi
 def test_each_is_what_its_name_says() -> None:
     drawn = normal(64, 100) * 0.02
     made = {name: one.apply(drawn, 3) for name, one in BY_NAME.items()}
-    assert rms(made["small"]) == pytest.approx(1e-3, rel=1e-3) and rms(made["large"]) == pytest.approx(30, rel=1e-3)
-    assert (made["positive"] > 0).all() and (made["negative"] < 0).all()
+    assert rms(made["small"]) == pytest.approx(1e-3, rel=1e-3) and (made["shifted"] < 0).all()
     assert (made["far below"] < -50).all() and torch.equal(BY_NAME["far below"].apply(drawn, 3, 1), drawn)
-    assert (BY_NAME["negative"].apply(drawn, 3, 1) > 0).all()
-    assert (made["constant rows"] == drawn[:, :1]).all()
+    assert (BY_NAME["shifted"].apply(drawn, 3, 1) > 0).all()
     zeros = made["zeros"] == 0
     assert zeros.all(0).sum() == zeros.all(1).sum() == 1 and 0.2 < float(zeros.double().mean()) < 0.35
     assert torch.equal(made["zeros"][~zeros], drawn[~zeros])
@@ -51,6 +56,28 @@ def test_each_is_what_its_name_says() -> None:
     assert not torch.equal(made["outliers"], BY_NAME["outliers"].apply(drawn, 4))
 
 
+def test_rows_get_means_and_spreads_of_their_own_within_the_drawn_range() -> None:
+    drawn = normal(64, 1000) * 0.02
+    for number, sign in ((0, 1), (1, -1)):
+        made = UNEVEN.apply(drawn, 3, number)
+        means, spreads = sign * made.mean(-1) / rms(drawn), made.std(-1) / drawn.std(-1)
+        assert means.min() > -0.1 and means.max() < 0.85 and 0.3 < float(means.mean()) < 0.45
+        assert spreads.min() > 0.24 and spreads.max() < 0.76 and spreads.max() > 2 * spreads.min()
+        assert made.abs().max() <= drawn.abs().max()
+
+
+def test_only_the_drawn_and_what_keeps_to_their_range_are_of_the_task() -> None:
+    grades = {one.name: one.grade for one in DISTRIBUTIONS}
+    beyond = {name for name, grade in grades.items() if grade is InputGrade.BEYOND}
+    assert grades["drawn"] is InputGrade.AS_DRAWN
+    assert {name for name, grade in grades.items() if grade is InputGrade.AS_STRUCTURED} == {
+        "uneven",
+        "skewed indices",
+        "equal indices",
+    }
+    assert beyond == {"small", "shifted", "zeros", "outliers", "far below"}
+
+
 def test_nothing_leaves_what_the_dtype_holds() -> None:
     large = normal(64, 64, dtype=torch.float16) * 8000
     for distribution in CHANGING:
@@ -58,10 +85,10 @@ def test_nothing_leaves_what_the_dtype_holds() -> None:
 
 
 def test_gaps_of_a_strided_tensor_hold_poison_and_repeated_elements_stay_one() -> None:
-    made = BY_NAME["large"].apply(torch.zeros(64).as_strided((8, 4), (8, 1)).copy_(normal(8, 4)), 1)
+    made = BY_NAME["outliers"].apply(torch.zeros(64).as_strided((8, 4), (8, 1)).copy_(normal(8, 4)), 1)
     assert made.stride() == (8, 1) and made.as_strided((7, 4), (8, 1), 4).isnan().all()
     repeated = normal(32, 1).expand(32, 5)
-    assert BY_NAME["positive"].apply(repeated, 1).stride() == (1, 0)
+    assert BY_NAME["shifted"].apply(repeated, 1).stride() == (1, 0)
 
 
 @pytest.mark.parametrize(
