@@ -167,6 +167,7 @@ EQUAL = Distribution(
     "whole numbers that are all one of the set; unique ones in ascending order",
     grade=InputGrade.AS_STRUCTURED,
     variation=Variation.EQUAL,
+    tied=True,
 )
 DISTRIBUTIONS = (
     DRAWN,
