@@ -125,17 +125,21 @@ class InputPerturbation:
         return self._inputs.binder.bind(self._drawn, NUMBER)
 
     def independent(self) -> dict[str, Arguments] | None:
-        """Arguments in which each tensor comes from another drawn set, so none was computed from another; by role.
+        """Arguments in which each tensor comes from another drawn set, but for those known to follow another; by role.
 
-        None with a single tensor, or if a contract draws each tensor independently anyway. Raises KernelFault as
+        None if fewer than two are left, or if a contract draws each tensor independently anyway. Raises KernelFault as
         `TrialInputs.drawn` does.
         """
+        sources = {one.target: one.source for one in self._structure.relations}
         count = len(self._tensors)
-        if count < 2 or self._inputs.contract is not None:
+        if count - len(sources) < 2 or self._inputs.contract is not None:
             return None
         sets = [self._inputs.drawn(NUMBER + 1 + number) for number in range(min(count, MOST_SETS))]
-        tensors = [values.leaves(sets[number % MOST_SETS], torch.Tensor)[number] for number in range(count)]
-        return self._inputs.binder.bind(values.filled(self._drawn, torch.Tensor, tensors), NUMBER + 1)
+        tensors = [
+            values.leaves(sets[sources.get(number, number) % MOST_SETS], torch.Tensor)[number]
+            for number in range(count)
+        ]
+        return self._inputs.binder.bind(self._filled(tensors), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
         """The arguments of every kernel for the set in this distribution, by role."""

@@ -121,7 +121,7 @@ def get_inputs():
 @pytest.mark.parametrize(
     ("given", "reference", "candidate", "ends"),
     [
-        ("torch.relu(x)", "return g * (x > 0)", "return g * (y > 0)", Status.PASSED),
+        ("torch.tanh(x)", "return g * (1 - torch.tanh(x) ** 2)", "return g * (1 - y ** 2)", Status.PASSED),
         ("torch.randn(16, 64)", "return g * torch.softmax(x, -1) + y",
          "e = x.exp(); return g * e / e.sum(-1, keepdim=True) + y", Status.WRONG_RESULT),
     ],
@@ -305,7 +305,7 @@ def test_a_reference_that_fails_there_costs_the_job_nothing(worker: WorkerContex
     [
         ("torch.rand(16, 64) * 3", "one sign", ["uneven"]),
         ("torch.rand(16, 64) * 2 - 1", "bounded", ["uneven"]),
-        ("torch.randn(16, 64).sign()", "few distinct", ["skewed indices", "equal indices"]),
+        ("torch.randn(16, 64).sign()", "few distinct", []),
         ("torch.randn(1024).sort().values", "sorted", ["uneven"]),
         ("torch.randn(64, 64).tril()", "lower triangular", ["uneven"]),
         ("torch.full((16, 64), 0.5)", "few distinct", []),

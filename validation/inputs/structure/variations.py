@@ -12,7 +12,7 @@ from sandbox.protocol.arena import stored_shape
 from validation.compare.bitwise import blocks
 from validation.inputs.layout import with_layout_of
 from validation.inputs.structure.input_structure import InputStructure, TensorStructure, fits, looks_discrete
-from validation.inputs.structure.properties import PIECE, Kind, Property, row_blocks, row_sums
+from validation.inputs.structure.properties import INTEGERS, PIECE, Kind, Property, row_blocks, row_sums
 
 LEAST = 1 / 64
 """The factor of the smallest elements of a varied input; the largest stays, those between fall with their square."""
@@ -39,9 +39,12 @@ def varies(structure: TensorStructure, drawn: torch.Tensor, variation: Variation
         return False
     if variation is Variation.VALUES:
         return not structure.is_whole and not looks_discrete(drawn)
+    kinds = {one.kind for one in structure.properties}
+    # Floats with whole numbers index nothing, unless their rows are one-hot.
+    if Kind.WHOLE not in kinds or not (drawn.dtype in INTEGERS or Kind.SUM in kinds):
+        return False
     # Of two values, such as a mask's, one alone may have no meaning.
-    is_mask = structure.high - structure.low <= 1 and not structure.find(Kind.SUM)
-    return structure.is_whole and not (variation is Variation.EQUAL and is_mask)
+    return variation is Variation.SKEWED or Kind.SUM in kinds or structure.high - structure.low > 1
 
 
 def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, seed: int) -> torch.Tensor:
