@@ -10,6 +10,7 @@ from kernel_eval_client import Result, Retry, errors
 from kernel_eval_client.flag import CPU_TIME_INDICATIVE
 from kernel_eval_client.rewards import KernelReward, Scored, Shaping, extract
 from kernel_eval_client.rewards.verl import compute_score, compute_scores, reward_of
+from kernel_eval_client.submission import Strictness
 from tests.client.failing import BROKEN, Reply, Told, listening, problem
 from tests.client.suite_files import NEW, TWICE
 
@@ -153,13 +154,12 @@ def test_a_fragile_kernel_earns_no_bonus_or_by_strictness_nothing(url: str) -> N
     reference = f"{SOFTMAX}def get_inputs():\n    return [torch.randn(16, 64)]\n"
     completion = f"```python\n{NO_MAXIMUM}```"
 
-    def scored(**options: Any) -> Scored:
-        (found,) = KernelReward(url, options={"num_trials": 6, "timeout": 60, **options}).score(
-            [completion], [reference]
-        )
+    def scored(strictness: Strictness) -> Scored:
+        reward = KernelReward(url, options={"num_trials": 6, "timeout": 60, "strictness": strictness})
+        (found,) = reward.score([completion], [reference])
         return found
 
-    found, refused = scored(), scored(strictness="robust")
+    found, refused = scored("task"), scored("robust")
     assert found.reward == 1.0 and any("beyond the task's inputs" in reason for reason in found.held_back)
     assert refused.reward == 0.0 and refused.verdict == "wrong_result"
 

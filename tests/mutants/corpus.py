@@ -29,8 +29,8 @@ CAUGHT = frozenset({Status.WRONG_RESULT, Status.RUNTIME_ERROR, Status.CRASHED, S
 class Mutant:
     """`old` occurs once in the source. `gpu_only`: an interpreter has no race, no TF32, and the like.
 
-    `missed` says why the referee does not see it; its test is then a strict xfail. `beyond`: only inputs beyond the task
-    show it, this distribution among them; the verdict is then `passed`, with that failure beside it.
+    `missed` says why the referee does not see it; its test is then a strict xfail. `beyond`: only inputs beyond the
+    task show it, this distribution among them; the verdict is then `passed`, with that failure beside it.
     """
 
     bug: str

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from domain.flags import Flag, FlagCode
+from domain.input_grade import Strictness
 from domain.request import Request
-from domain.result import Report, Status
+from domain.result import Report, RobustnessFailure, Status
 from tasks.correctness import distribution_check
 from tasks.correctness.distribution_check import BELONG_TOGETHER
 from tasks.evaluation.pipeline import run
@@ -18,7 +19,7 @@ from tests.tasks.watching import WATCHING, stood_still_s
 from validation.evidence.perturbation_bound import MOVE_SIGNS
 
 NORMAL = "torch.randn(16, 64)"
-ALL = ["small", "positive", "negative", "constant rows", "zeros", "large", "outliers", "far below"]
+ALL = ["uneven", "small", "shifted", "zeros", "outliers", "far below"]
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +36,27 @@ def model(name: str, forward: str, inputs: str | None = None) -> dict[str, Any]:
 
 
 def judged(
-    worker: WorkerContext, reference: str | dict[str, Any], candidate: str | dict[str, Any], inputs: str = NORMAL
+    worker: WorkerContext,
+    reference: str | dict[str, Any],
+    candidate: str | dict[str, Any],
+    inputs: str = NORMAL,
+    strictness: Strictness = Strictness.ROBUST,
+    **more: Any,
 ) -> Report:
-    """Each a kernel, or the body of a `forward`."""
+    """Each a kernel, or the body of a `forward`. All inputs decide, unless a test is about those that do not."""
     wire = {
         "kernel": model("ModelNew", candidate) if isinstance(candidate, str) else candidate,
         "reference": model("Model", reference, inputs) if isinstance(reference, str) else reference,
         "num_trials": 1,
         "timeout": 60,
+        "strictness": strictness,
     }
-    return run(Request.from_wire(wire), worker)
+    return run(Request.from_wire(wire | more), worker)
+
+
+def failures(report: Report) -> list[RobustnessFailure]:
+    assert report.outcome.comparison is not None
+    return report.outcome.comparison.robustness.failed
 
 
 def distributions(report: Report) -> dict[str, Any]:
@@ -62,11 +74,52 @@ def test_a_right_kernel_is_judged_on_all_of_them(worker: WorkerContext) -> None:
     assert distributions(report)["checked"] == ALL
 
 
-def test_an_overflow_that_only_large_inputs_show_is_wrong_and_has_no_time(worker: WorkerContext) -> None:
-    report = judged(worker, "return torch.softmax(x, -1)", "e = x.exp(); return e / e.sum(-1, keepdim=True)")
+NO_MAXIMUM = "e = x.exp(); return e / e.sum(-1, keepdim=True)"
+
+
+def test_a_failure_beyond_the_task_stands_beside_the_pass_and_its_time(worker: WorkerContext) -> None:
+    report = judged(worker, "return torch.softmax(x, -1)", NO_MAXIMUM, strictness=Strictness.TASK)
+    outcome = report.outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None and outcome.message is None
+    assert outcome.comparison is not None and outcome.comparison.passed and outcome.comparison.mismatch_count == 0
+    assert [failure.distribution for failure in failures(report)] == ["outliers", "far below"]
+    _, failure = failures(report)
+    assert failure.status is Status.WRONG_RESULT and failure.mismatch_count == failure.element_count == 16 * 64
+    assert failure.first_mismatch is not None and failure.first_mismatch["actual"] == "nan"
+    assert "Wrong on far below inputs" in failure.message
+    (flag,) = [each for each in outcome.timing.flags if each.code is FlagCode.ROBUSTNESS_FAILED]
+    assert flag.data == {"distributions": 2} and "outliers, far below" in flag.message
+    body = report.body("j")["kernel_exec_result"]["comparison"]["robustness"]
+    assert body["failed"][1]["status"] == "wrong_result"
+
+
+def test_a_kernel_that_cannot_run_beyond_the_task_passes_and_is_asked_no_more(worker: WorkerContext) -> None:
+    candidate = "assert x.abs().max() < 50, 'too far out'; return torch.softmax(x, -1)"
+    report = judged(worker, "return torch.softmax(x, -1)", candidate, strictness=Strictness.TASK, profile=True)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
+    (failure,) = failures(report)
+    assert (failure.distribution, failure.status) == ("outliers", Status.RUNTIME_ERROR)
+    assert "too far out" in failure.message and failure.first_mismatch is None
+    assert distributions(report)["skipped"]["far below"]["code"] == FlagCode.DISTRIBUTION_KERNEL_FAILED
+
+
+@pytest.mark.parametrize("strictness", Strictness)
+def test_what_keeps_to_the_drawn_range_decides(worker: WorkerContext, strictness: Strictness) -> None:
+    reference = "return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)"
+    right = "return x * (x.norm(dim=-1, keepdim=True).square() / x.shape[-1] + 1e-5).rsqrt()"
+    wide = "torch.randn(4, 65536)"
+    wrong = judged(worker, reference, "return x * 1.0", wide, strictness).outcome
+    assert wrong.status is Status.WRONG_RESULT and wrong.timing is None
+    assert "uneven inputs" in (wrong.message or "")
+    report = judged(worker, reference, right, wide, strictness)
+    assert report.outcome.status is Status.PASSED and failures(report) == [], report.outcome.message
+
+
+def test_an_overflow_that_only_outliers_show_is_wrong_where_they_decide(worker: WorkerContext) -> None:
+    report = judged(worker, "return torch.softmax(x, -1)", NO_MAXIMUM)
     outcome = report.outcome
     assert outcome.status is Status.WRONG_RESULT and outcome.timing is None and report.speedup is None
-    assert "large inputs" in (outcome.message or "") or "outliers inputs" in (outcome.message or "")
+    assert "outliers inputs" in (outcome.message or "")
     assert outcome.comparison is not None and not outcome.comparison.passed
     assert outcome.comparison.first_mismatch is not None and outcome.comparison.first_mismatch["actual"] == "nan"
     assert report.reference is not None and report.reference.status is Status.PASSED
@@ -157,7 +210,7 @@ def test_a_number_that_is_drawn_keeps_no_evidence_away(worker: WorkerContext) ->
     torch_kernel = {"kernel_type": "torch"}
     report = judged(worker, torch_kernel | {"source_code": reference}, torch_kernel | {"source_code": naive})
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
-    assert "inputs (random inputs brought" in (report.outcome.message or "")
+    assert "outliers inputs" in (report.outcome.message or "")
 
 
 @pytest.mark.parametrize(
@@ -276,17 +329,16 @@ def test_on_the_host_the_kernel_does_not_run_beside_the_reference(worker: Worker
     candidate["source_code"] = WATCHING + candidate["source_code"]
     # So many elements that the exponential of some leaves float32's range.
     outcome = judged(worker, slow, candidate, "torch.randn(16, 4096)").outcome
-    assert outcome.status is Status.WRONG_RESULT and "large inputs" in (outcome.message or "")
+    assert outcome.status is Status.WRONG_RESULT and "outliers inputs" in (outcome.message or "")
     # Of its reference's calls the last may end with its process, before its thread has come to say so.
     assert stood_still_s(outcome.output) >= 0.3 * (1 + len(MOVE_SIGNS))
 
 
 def test_where_the_reference_overflows_itself_nothing_is_said_against_the_kernel(worker: WorkerContext) -> None:
-    # So many elements that some of them, at an rms of 30, exceed 88.7, and their exponential float32's range.
     inputs = "torch.randn(16, 4096)"
     report = judged(worker, "return x.exp().sum(-1)", "return x.double().exp().sum(-1).clamp(max=1e30).float()", inputs)
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    why = distributions(report)["skipped"]["large"]
+    why = distributions(report)["skipped"]["outliers"]
     assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "leaves the range" in why["message"]
 
 
@@ -294,7 +346,7 @@ def test_a_reference_that_fails_there_costs_the_job_nothing(worker: WorkerContex
     reference = "assert x.abs().max() < 50, 'not mine'; return x * 2"
     report = judged(worker, reference, "return x + x")
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
-    why = distributions(report)["skipped"]["large"]
+    why = distributions(report)["skipped"]["outliers"]
     assert why["code"] == FlagCode.DISTRIBUTION_REFERENCE_UNSOUND and "not mine" in why["message"]
     assert "small" in distributions(report)["checked"]
     assert report.reference is not None and report.reference.status is Status.PASSED
@@ -357,7 +409,7 @@ def test_without_a_float64_run_the_harsher_ones_accuse_nobody(worker: WorkerCont
     # What the others show is evidence enough: the second kernel takes every row's maximum for positive.
     no_maximum = "return torch.softmax(x - x.amax(-1, keepdim=True).clamp(min=0), -1) * (x.mean() > -1)"
     wrong = judged(worker, reference, no_maximum).outcome
-    assert wrong.status is Status.WRONG_RESULT and "negative" in (wrong.message or "")
+    assert wrong.status is Status.WRONG_RESULT and "shifted" in (wrong.message or "")
 
 
 def test_evaluating_alone_has_no_other_distributions(worker: WorkerContext) -> None:
@@ -407,6 +459,22 @@ def test_other_values_for_constant_weights_are_tried_and_told(
     assert finding["data"] == {"constant_weights": 2}
 
 
+def test_inputs_beyond_the_task_come_after_other_weights_and_to_the_kernel_that_was_timed(
+    worker: WorkerContext,
+) -> None:
+    """A copy of its weights makes the referee construct the kernel again, with other values, and once more without."""
+    reference = NORM.format(name="Model", init="", forward="return self.norm(x)")
+    source = {"source_code": f"{reference}def get_inputs():\n    return [{NORMAL}]\n", "kernel_type": "torch"}
+    init = "self.w = self.norm.weight.detach().clone()"
+    forward = "assert x.abs().max() < 50; return F.layer_norm(x, (64,), self.w, self.norm.bias)"
+    candidate = {"source_code": NORM.format(name="ModelNew", init=init, forward=forward), "kernel_type": "torch"}
+    report = judged(worker, source, candidate, strictness=Strictness.TASK)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert [flag["code"] for flag in report.outcome.inputs["weight_findings"]] == [FlagCode.WEIGHTS_COPIED]
+    assert [failure.distribution for failure in failures(report)] == ["outliers"]
+    assert distributions(report)["checked"] == [*ALL[:-2], "outliers"]
+
+
 def test_strides_that_are_not_the_references_are_told(worker: WorkerContext) -> None:
     comparison = judged(worker, "return x * 2", "return (x.t() * 2).contiguous().t()").outcome.comparison
     assert comparison is not None and comparison.passed
@@ -418,6 +486,6 @@ def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_othe
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distribution_check, "BUDGET_S", 1.0)
-    slow = "import time; x.std() < 0.5 and time.sleep(1.5); e = x.exp(); return e / e.sum(-1, keepdim=True)"
+    slow = f"import time; x.std() < 0.5 and time.sleep(1.5); {NO_MAXIMUM}"
     report = judged(worker, "return torch.softmax(x, -1)", slow)
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
