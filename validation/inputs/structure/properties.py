@@ -67,7 +67,7 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
                 bool((rows == rows.round()).all()) for (rows,) in row_blocks([tensor])
             )
         case Kind.SUM | Kind.NORM:
-            return _rows_share(one, tensor)
+            return rows_share(one, tensor.movedim(one.dimension, -1))
         case Kind.SYMMETRIC:
             return _mirrored(tensor, 1)
         case Kind.ANTISYMMETRIC:
@@ -141,20 +141,19 @@ def _shared_by_rows(tensor: torch.Tensor, dimension: int, *, whole: bool) -> Ite
         yield Property(Kind.SUM, dimension, float(row_sums(few, Kind.SUM).reshape(-1)[0]))
         return
     for value in (0.0, 1.0):
-        if _rows_share(one := Property(Kind.SUM, dimension, value), tensor, few):
+        if rows_share(one := Property(Kind.SUM, dimension, value), few):
             yield one
     norms = row_sums(few, Kind.NORM).reshape(-1)
     one = Property(Kind.NORM, dimension, float(norms[0]))
-    if bool(norms[0] > 0) and _rows_share(one, tensor, few) and not _chance_norms(tensor, dimension):
+    if bool(norms[0] > 0) and rows_share(one, few) and not _chance_norms(tensor, dimension):
         yield one
         if dimension >= -2 and tensor.dim() > 1:
             yield Property(Kind.ORTHOGONAL)
 
 
-def _rows_share(one: Property, tensor: torch.Tensor, rows: torch.Tensor | None = None) -> bool:
+def rows_share(one: Property, rows: torch.Tensor) -> bool:
     """Whether the sum or norm of all rows is the property's value, but for rounding in the tensor's dtype."""
-    moved = tensor.movedim(one.dimension, -1) if rows is None else rows
-    for (block,) in row_blocks([moved]):
+    for (block,) in row_blocks([rows]):
         sums = row_sums(block, one.kind)
         off = (sums - one.value).abs()
         if not block.is_floating_point():
