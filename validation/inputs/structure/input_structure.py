@@ -166,7 +166,7 @@ def _with_fixed(
     if share == 1:
         return replace(structure, fixed=mask, all_fixed=True)
     # Of few values, sets have many in common by chance.
-    values = sampled(drawn, SAMPLED_CHANCES).sort().values
+    values = sampled(drawn, SAMPLED_CHANCES).double().sort().values
     counts = torch.searchsorted(values, values, right=True) - torch.searchsorted(values, values)
     by_chance = float((counts / len(values)).pow(sets - 1).mean())
     if share <= TWICE * by_chance and 1 - share >= FEWER * (1 - by_chance):
