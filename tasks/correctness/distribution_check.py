@@ -31,7 +31,6 @@ from validation.compare.tolerance import Tolerance
 from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
 from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
-from validation.inputs.value_traits import ValueTraits
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
@@ -83,7 +82,8 @@ class DistributionCheck:
     @property
     def summary(self) -> DistributionSummary:
         """The distributions that were checked until now."""
-        return DistributionSummary(self._checked, self._skipped, self._inputs.unchanged)
+        unchanged = {} if self._too_large() else self._inputs.unchanged
+        return DistributionSummary(self._checked, self._skipped, unchanged)
 
     def run(self, *, deciding: bool, kernels_intact: bool = True) -> None:
         """Compare on every distribution that decides the verdict, or on every other one.
@@ -91,13 +91,14 @@ class DistributionCheck:
         Stops at the first failure that is the verdict, and where the candidate's runner fails. Skips all where another
         check has left the kernels other than they were timed.
         """
+        # First, since finding structure draws further sets, which takes none of the budget.
+        chosen = [one for one in DISTRIBUTIONS if self._decides(one) is deciding and self._applies(one)]
         self._until = time.monotonic() + BUDGET_S
         self._has_failed = self._has_failed or not kernels_intact
         too_large = self._too_large()
-        for distribution in DISTRIBUTIONS:
-            if self._decides(distribution) is deciding and self._applies(distribution):
-                why = too_large or self._unchanged(distribution) or self._stopped()
-                self._skipped |= self._check_unless(distribution, why)
+        for distribution in chosen:
+            why = too_large or self._unchanged(distribution) or self._stopped()
+            self._skipped |= self._check_unless(distribution, why)
         mild = [distribution.name for distribution in DISTRIBUTIONS if not distribution.harsh]
         if any(name in self._skipped and self._skipped[name].code in OUT_OF_TIME for name in mild):
             self._trials.fixed_outputs.give_up()
@@ -109,7 +110,7 @@ class DistributionCheck:
         """Whether to report on it at all: some are for a kind of outputs or inputs that few tasks have."""
         if distribution is DRAWN:
             return self._own_atols is not None
-        return distribution.applies_to is ValueTraits.PLAIN or self._inputs.some_may_change(distribution)
+        return distribution.change is not None or (not self._too_large() and self._inputs.some_may_change(distribution))
 
     def _unchanged(self, distribution: Distribution) -> Flag | None:
         if distribution is DRAWN:
@@ -334,8 +335,7 @@ class DistributionCheck:
 
 def untried(why: Flag) -> DistributionSummary:
     """The summary if the check could not run at all."""
-    plain = [one for one in DISTRIBUTIONS if one is not DRAWN and one.applies_to is ValueTraits.PLAIN]
-    return DistributionSummary(skipped={distribution.name: why for distribution in plain})
+    return DistributionSummary(skipped={one.name: why for one in DISTRIBUTIONS if one.change is not None})
 
 
 def _lack_of_evidence(evidence: NoiseCheck) -> str:

@@ -18,7 +18,9 @@ import torch
 
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
-from validation.inputs.distributions import with_layout_of
+from validation.inputs.layout import with_layout_of
+from validation.inputs.structure.input_structure import InputStructure, find_structure
+from validation.inputs.structure.variations import with_relations
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
 
@@ -26,6 +28,8 @@ Arguments = list[Any]
 
 MOST, MOST_BYTES = 8, 256 << 20
 """Maximum number, and maximum total bytes, of the sets that are stored for mixing."""
+STRUCTURE_SETS = 3
+"""Maximum number of stored sets in which structure is sought."""
 FACTORS = (0.25, 1.75)
 """Range of each element's random factor: the variation that it adds is 40 % of a set's size."""
 
@@ -52,30 +56,33 @@ class MixedInputs:
         return len(self._stored) > 1 and ValueTraits.PLAIN in self._traits
 
     @cached_property
+    def _structure(self) -> InputStructure:
+        """What the stored sets have in common, computed on first use, because few jobs mix."""
+        return find_structure(values.leaves(drawn, torch.Tensor) for drawn in self._stored[:STRUCTURE_SETS])
+
+    @cached_property
     def _traits(self) -> list[ValueTraits]:
-        """Traits of a set's tensors, computed on first use, because few jobs mix."""
-        return [classify_values(tensor) for tensor in values.leaves(self._stored[0], torch.Tensor)]
+        tensors = values.leaves(self._stored[0], torch.Tensor)
+        return [classify_values(*pair) for pair in zip(tensors, self._structure.tensors, strict=True)]
 
     def of(self, number: int) -> Arguments:
         """The mixed set of that number.
 
         All its tensors rotate by the same angle, and those of one shape have the same factors. A tensor that equals
-        another, or is the sum of others, therefore still does.
+        another, or is the sum of others, therefore still does; other known functions are computed again.
         """
         choice = random.Random(derive_seed(self._secret, "mixed", number))
         one, other = choice.sample(self._stored, 2)
         angle = choice.uniform(0.1, 0.4) * math.pi
-        pairs = iter(zip(self._traits, values.leaves(other, torch.Tensor), strict=True))
-
-        def mix(tensor: torch.Tensor) -> torch.Tensor:
-            kind, second = next(pairs)
-            if kind is not ValueTraits.PLAIN:
-                return tensor
-            seed = derive_seed(self._secret, "factors", number, *tensor.shape)
-            return _mixed(tensor, second, angle, torch.Generator(tensor.device).manual_seed(seed))
-
-        mixed: Arguments = values.replace(one, torch.Tensor, mix)
-        return mixed
+        first, second = (values.leaves(drawn, torch.Tensor) for drawn in (one, other))
+        mixed = list(first)
+        for position, kind in enumerate(self._traits):
+            if kind is ValueTraits.PLAIN:
+                seed = derive_seed(self._secret, "factors", number, *first[position].shape)
+                generator = torch.Generator(first[position].device).manual_seed(seed)
+                mixed[position] = _mixed(first[position], second[position], angle, generator)
+        filled: Arguments = values.filled(one, torch.Tensor, with_relations(self._structure, first, mixed))
+        return filled
 
 
 def _form(drawn: Arguments) -> list[tuple[Any, ...]]:

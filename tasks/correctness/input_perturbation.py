@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 
 import torch
 
 from domain import value as values
-from domain.contract import Argument, IOContract
+from domain.contract import Argument
+from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from validation.inputs.distributions import Distribution, perturbed
+from validation.inputs.structure.input_structure import InputStructure, TensorStructure, describe, find_structure
+from validation.inputs.structure.variations import varies, vary, with_relations
 from validation.inputs.tensor_spec import is_random
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
@@ -18,9 +25,10 @@ from validation.seeds import derive_seed
 NUMBER = 1 << 40
 """Number of the set: far above those of all windows, so that it does not depend on how many windows ran."""
 
-
 MOST_SETS = 8
 """Maximum number of sets from which `independent` takes its tensors."""
+STRUCTURE_SETS, STRUCTURE_S = 3, 1.0
+"""Maximum number of sets in which structure is sought, and maximum time for drawing more than two, in s."""
 
 
 class InputPerturbation:
@@ -30,23 +38,60 @@ class InputPerturbation:
         self._inputs = inputs
         self._secret = secret
         self._drawn = inputs.drawn(NUMBER)
+        self._tensors: list[torch.Tensor] = values.leaves(self._drawn, torch.Tensor)
 
     @cached_property
-    def _described(self) -> tuple[list[str], list[ValueTraits]]:
-        """Names and traits of the set's tensors, from the first use on: finding traits takes copies of them."""
-        return _described(self._inputs.contract, values.leaves(self._drawn, torch.Tensor))
+    def _structure(self) -> InputStructure:
+        """What drawn sets have in common, from the first use on: finding it takes more sets, and copies of tensors."""
+        found = find_structure(self._sets())
+        arguments = self._arguments
+        if arguments is None:
+            return found
+        tensors = [
+            replace(tensor, variable=tensor.variable and argument.role != "output")
+            for argument, tensor in zip(arguments, found.tensors, strict=True)
+        ]
+        # A contract draws each tensor by itself.
+        return replace(found, tensors=tuple(tensors), relations=())
+
+    def _sets(self) -> Iterator[list[torch.Tensor]]:
+        yield self._tensors
+        began = time.monotonic()
+        with suppress(KernelFault):  # What the sets until then have in common is more than the task's, not less.
+            for number in range(1, STRUCTURE_SETS):
+                if number > 1 and time.monotonic() - began > STRUCTURE_S:
+                    return
+                yield values.leaves(self._inputs.drawn(NUMBER + number), torch.Tensor)
 
     @property
-    def _names(self) -> list[str]:
-        return self._described[0]
+    def _arguments(self) -> list[Argument] | None:
+        """The tensors of the contract that draws the sets; None if a source does."""
+        contract = self._inputs.contract
+        return None if contract is None else [argument for argument in contract.args if argument.is_tensor]
 
-    @property
+    @cached_property
     def _traits(self) -> list[ValueTraits]:
-        return self._described[1]
+        arguments = self._arguments
+        structures = self._structure.tensors
+        if arguments is not None:
+            return [
+                _of_argument(argument, tensor, structure)
+                for argument, tensor, structure in zip(arguments, self._tensors, structures, strict=True)
+            ]
+        targets = {one.target for one in self._structure.relations}
+        traits = [classify_values(*pair) for pair in zip(self._tensors, structures, strict=True)]
+        return [
+            ValueTraits.STRUCTURED if number in targets and kind is ValueTraits.PLAIN else kind
+            for number, kind in enumerate(traits)
+        ]
 
     def some_may_change(self, distribution: Distribution) -> bool:
-        """Whether any tensor has the traits that this distribution starts from; otherwise the set stays as drawn."""
-        return distribution.applies_to in self._traits
+        """Whether the distribution may change any tensor; otherwise the set stays as drawn."""
+        if distribution.change is not None and ValueTraits.PLAIN in self._traits:
+            return True
+        variation = distribution.variation
+        pairs = zip(self._structure.tensors, self._tensors, strict=True)
+        return variation is not None and any(varies(structure, tensor, variation) for structure, tensor in pairs)
 
     @property
     def some_move(self) -> bool:
@@ -55,80 +100,90 @@ class InputPerturbation:
 
     @property
     def unchanged(self) -> dict[str, str]:
-        """Why a floating input stays as drawn: by the argument's name, or `input i` in the source's order."""
+        """Why a floating input stays within the task's: by the argument's name, or `input i` in the source's order."""
+        if self._arguments is not None:
+            names = [argument.name for argument in self._arguments]
+        else:
+            names = [f"input {number}" for number in range(len(self._tensors))]
+        stated = (ValueTraits.PLAIN, ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
         return {
-            name: kind.value
-            for name, kind in zip(self._names, self._traits, strict=True)
-            if kind not in (ValueTraits.PLAIN, ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
+            name: self._reason(number)
+            for number, (name, kind) in enumerate(zip(names, self._traits, strict=True))
+            if kind not in stated
         }
+
+    def _reason(self, number: int) -> str:
+        kind, relation = self._traits[number], self._structure.relation_of(number)
+        if kind is not ValueTraits.STRUCTURED:
+            return kind.value
+        if relation is not None:
+            return f"{kind.value}: {relation.function} input {relation.source}"
+        return f"{kind.value}: {describe(self._structure.tensors[number], self._tensors[number])}"
 
     def plain(self) -> dict[str, Arguments]:
         """The arguments of every kernel for the set as drawn, by role."""
         return self._inputs.binder.bind(self._drawn, NUMBER)
 
     def independent(self) -> dict[str, Arguments] | None:
-        """Arguments in which each tensor comes from another drawn set, so none was computed from another; by role.
+        """Arguments in which each tensor comes from another drawn set, but for those known to follow another; by role.
 
-        None with a single tensor, or if a contract draws each tensor independently anyway. Raises KernelFault as
+        None if fewer than two are left, or if a contract draws each tensor independently anyway. Raises KernelFault as
         `TrialInputs.drawn` does.
         """
-        count = len(self._traits)
-        if count < 2 or self._inputs.contract is not None:
+        sources = {one.target: one.source for one in self._structure.relations}
+        count = len(self._tensors)
+        if count - len(sources) < 2 or self._inputs.contract is not None:
             return None
         sets = [self._inputs.drawn(NUMBER + 1 + number) for number in range(min(count, MOST_SETS))]
-        tensors = [values.leaves(sets[number % MOST_SETS], torch.Tensor)[number] for number in range(count)]
-        return self._inputs.binder.bind(values.filled(self._drawn, torch.Tensor, tensors), NUMBER + 1)
+        tensors = [
+            values.leaves(sets[sources.get(number, number) % MOST_SETS], torch.Tensor)[number]
+            for number in range(count)
+        ]
+        return self._inputs.binder.bind(self._filled(tensors), NUMBER + 1)
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
         """The arguments of every kernel for the set in this distribution, by role."""
-        return self._inputs.binder.bind(self._changed(distribution), NUMBER)
+        return self._inputs.binder.bind(self._filled(self._changed(distribution)), NUMBER)
 
     def for_reference(self, distribution: Distribution, number: int, by: float, *, double: bool) -> Arguments:
         """The reference's arguments, with everything continuous perturbed at random by a share `by`.
 
         Each `number` perturbs differently; a negative one perturbs by the opposite. `double`: convert to float64 first.
         """
-        numbered = iter(enumerate(self._traits))
+        moved = []
+        for position, (tensor, kind) in enumerate(zip(self._changed(distribution), self._traits, strict=True)):
+            wide = tensor.double() if double and tensor.is_floating_point() else tensor
+            if by and kind.continuous:
+                seed = derive_seed(self._secret, "move", abs(number), position)
+                # Zeros of plain random numbers move too, so that equal values separate.
+                wide = perturbed(wide, by if number > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
+            moved.append(wide)
+        return self._inputs.binder.bind_reference(self._filled(moved))
 
-        def move(tensor: torch.Tensor) -> torch.Tensor:
-            position, kind = next(numbered)
-            if double and tensor.is_floating_point():
-                tensor = tensor.double()
-            if not (by and kind.continuous):
-                return tensor
-            seed = derive_seed(self._secret, "move", abs(number), position)
-            # Zeros of plain random numbers move too, so that equal values separate.
-            return perturbed(tensor, by if number > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
+    def _changed(self, distribution: Distribution) -> list[torch.Tensor]:
+        """The tensors in this distribution; those that it leaves are the drawn ones themselves."""
+        targets = {one.target for one in self._structure.relations}
+        changed = [
+            tensor if number in targets else self._changed_one(distribution, number)
+            for number, tensor in enumerate(self._tensors)
+        ]
+        return with_relations(self._structure, self._tensors, changed)
 
-        drawn = values.replace(self._changed(distribution), torch.Tensor, move)
-        return self._inputs.binder.bind_reference(drawn)
+    def _changed_one(self, distribution: Distribution, number: int) -> torch.Tensor:
+        tensor, kind = self._tensors[number], self._traits[number]
+        seed = derive_seed(self._secret, distribution.name, number)
+        if kind is ValueTraits.PLAIN and distribution.change is not None:
+            return distribution.apply(tensor, seed, self._traits[:number].count(kind))
+        if distribution.variation is None:
+            return tensor
+        return vary(self._structure.tensors[number], tensor, distribution.variation, seed)
 
-    def _changed(self, distribution: Distribution) -> Arguments:
-        numbered = iter(enumerate(self._traits))
-
-        def change(tensor: torch.Tensor) -> torch.Tensor:
-            position, kind = next(numbered)
-            if kind is not distribution.applies_to:
-                return tensor
-            number = self._traits[:position].count(kind)
-            return distribution.apply(tensor, derive_seed(self._secret, distribution.name, position), number)
-
-        drawn: Arguments = values.replace(self._drawn, torch.Tensor, change)
-        return drawn
-
-
-def _described(contract: IOContract | None, tensors: list[torch.Tensor]) -> tuple[list[str], list[ValueTraits]]:
-    """Names and traits of a set's tensors."""
-    if contract is None:
-        return [f"input {place}" for place in range(len(tensors))], [classify_values(tensor) for tensor in tensors]
-    arguments = [argument for argument in contract.args if argument.is_tensor]
-    return (
-        [argument.name for argument in arguments],
-        [_of_argument(argument, tensor) for argument, tensor in zip(arguments, tensors, strict=True)],
-    )
+    def _filled(self, tensors: list[torch.Tensor]) -> Arguments:
+        filled: Arguments = values.filled(self._drawn, torch.Tensor, tensors)
+        return filled
 
 
-def _of_argument(argument: Argument, tensor: torch.Tensor) -> ValueTraits:
+def _of_argument(argument: Argument, tensor: torch.Tensor, structure: TensorStructure) -> ValueTraits:
     spec = argument.tensor_spec
     if argument.role == "output" or spec is None:
         return ValueTraits.UNDETERMINED
@@ -138,4 +193,4 @@ def _of_argument(argument: Argument, tensor: torch.Tensor) -> ValueTraits:
         return ValueTraits.NOT_DRAWN
     if spec.init is not None and spec.init.kind != "randn":
         return ValueTraits.DECLARED_RANGE
-    return classify_values(tensor, declared_normal=True)
+    return classify_values(tensor, structure, declared_normal=True)

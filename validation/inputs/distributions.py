@@ -1,8 +1,8 @@
 """Input distributions other than the drawn one, each of a grade (docs/adr/0035). They reveal kernels that are right
 only for a standard normal.
 
-Each changes a drawn set, and keeps shapes, layouts and every tensor that is not plain random numbers. A tensor's values
-decide whether it may be changed (validation/inputs/value_traits.py).
+Each changes a drawn set, and keeps shapes and layouts. Plain random numbers change as a distribution says; what else
+drawn sets have in common stays (validation/inputs/value_traits.py, validation/inputs/structure/).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import torch
 
 from domain.input_grade import InputGrade
-from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape
-from validation.dtypes import wire_name
-from validation.inputs import poison_fill
-from validation.inputs.value_traits import ValueTraits
+from validation.inputs.layout import with_layout_of
+from validation.inputs.structure.variations import Variation
 
 SMALL, LARGE = 1e-3, 30.0
 OUTLIER, ONE_IN, ENDS = 100.0, 512, 4
@@ -26,7 +24,6 @@ ROWS_SHARE = 1 / 8
 """Maximum share of the rows that get an extreme last element; at least one row does."""
 OFFSET = 8.0
 ZEROS = 0.25
-SPARSE_SHARE, SPARSE_SCALE = 1 / 8, 0.01
 UNEVEN_SCALE, UNEVEN_SHIFT = (0.25, 0.75), 0.75
 
 Change = Callable[[torch.Tensor, float, torch.Generator, int], torch.Tensor]
@@ -37,21 +34,23 @@ class Distribution:
     """`change` takes a tensor as float32 or float64, its rms, a generator and the tensor's index among the changed
     ones. It may write in place.
 
-    `grade`: how far the inputs are from the task's. Tensors of other traits than `applies_to` stay as they are.
-    `harsh`: a right reference may overflow or divide by zero, so the distribution decides only with a float64 run of
-    the reference. `tied`: many elements are equal, and the kernel may choose any of them.
+    `grade`: how far the inputs are from the task's. `change` is for plain random numbers, `variation` for
+    all other tensors. `harsh`: a right reference may overflow or divide by zero, so the distribution decides only with
+    a float64 run of the reference. `tied`: many elements are equal, and the kernel may choose any of them.
     """
 
     name: str
     description: str
-    change: Change
+    change: Change | None = None
     grade: InputGrade = InputGrade.BEYOND
-    applies_to: ValueTraits = ValueTraits.PLAIN
+    variation: Variation | None = None
     harsh: bool = False
     tied: bool = False
 
     def apply(self, tensor: torch.Tensor, seed: int, number: int = 0) -> torch.Tensor:
         """Returns a changed tensor of the same shape, strides and dtype; the seed makes it repeatable."""
+        if self.change is None:
+            return tensor
         stored = tensor.as_strided(stored_shape(tensor), tensor.stride())
         wide = stored.to(torch.float64 if tensor.dtype is torch.float64 else torch.float32, copy=True)
         generator = torch.Generator(device=tensor.device).manual_seed(seed)
@@ -138,43 +137,43 @@ def _uneven(tensor: torch.Tensor, rms: float, generator: torch.Generator, number
     return tensor.mul_(rows[0].mul_(high - low).add_(low)).add_(rows[1].mul_(_sign(number) * UNEVEN_SHIFT * rms))
 
 
-def _sparse(tensor: torch.Tensor, rms: float, generator: torch.Generator, number: int) -> torch.Tensor:
-    unscaled = torch.rand(tensor.shape, generator=generator, device=tensor.device).lt(SPARSE_SHARE)
-    return torch.where(unscaled, tensor, tensor * SPARSE_SCALE)
-
-
 # The inputs as drawn. It serves for outputs that the default tolerance cannot judge; these are judged by their own
 # scale.
 DRAWN = Distribution(
     "drawn",
     "as they are drawn, small answers by their own size",
-    lambda tensor, *_: tensor,
     grade=InputGrade.AS_DRAWN,
     harsh=True,
 )
-# Another mean and spread within the range, without ties. A kernel that assumes uniform noise's known mean and variance
-# fails here.
-SPARSE = Distribution(
-    "sparse",
-    f"but for one in {1 / SPARSE_SHARE:g}, elements of what looks like torch.rand are {SPARSE_SCALE:g} times as large",
-    _sparse,
-    grade=InputGrade.AS_STRUCTURED,
-    applies_to=ValueTraits.UNIFORM,
-    harsh=True,
-)
-# Other means and spreads within the drawn range, another one in each row. A kernel that takes them for those of the
-# standard normal fails here.
+# Other means and spreads within the drawn range. A kernel that takes them for those of the standard normal, or of
+# uniform noise, fails here.
 UNEVEN = Distribution(
     "uneven",
     f"each row of a random input scaled by {UNEVEN_SCALE[0]:g} to {UNEVEN_SCALE[1]:g} and shifted by up to "
-    f"{UNEVEN_SHIFT:g} times the rms",
+    f"{UNEVEN_SHIFT:g} times the rms; other inputs with most elements near zero, within what all drawn sets share",
     _uneven,
     grade=InputGrade.AS_STRUCTURED,
+    variation=Variation.VALUES,
+)
+# As token ids and expert choices are. A sum in low precision over one index, or a buffer for an even share, fails here.
+SKEWED = Distribution(
+    "skewed indices",
+    "whole numbers drawn anew from those of the set, a few of them most often; unique ones in another order",
+    grade=InputGrade.AS_STRUCTURED,
+    variation=Variation.SKEWED,
+)
+EQUAL = Distribution(
+    "equal indices",
+    "whole numbers that are all one of the set; unique ones in ascending order",
+    grade=InputGrade.AS_STRUCTURED,
+    variation=Variation.EQUAL,
+    tied=True,
 )
 DISTRIBUTIONS = (
     DRAWN,
-    SPARSE,
     UNEVEN,
+    SKEWED,
+    EQUAL,
     # The size of sqrt(epsilon) in norm layers (1e-6, 1e-5): a wrong epsilon shows (tests/mutants/rmsnorm_torch.py).
     Distribution("small", f"random inputs brought to an rms of {SMALL:g}", _small),
     # One sign: reveals maxima that begin at 0 and variances that cancel, without a float64 run too. With several inputs
@@ -226,13 +225,3 @@ def perturbed(tensor: torch.Tensor, by: float, seed: int, *, zeros: bool = False
         rms = torch.linalg.vector_norm(wide) / max(wide.numel(), 1) ** 0.5
         return with_layout_of(tensor, torch.where(wide == 0, steps * rms, wide * (1 + steps)))
     return with_layout_of(tensor, wide.mul_(steps.add_(1)))
-
-
-def with_layout_of(like: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
-    """Copies `stored` into the memory layout and dtype of `like`; gaps hold poison."""
-    ref = TensorRef(wire_name(like.dtype), tuple(like.shape), like.stride())
-    memory = torch.empty(ref.span // like.element_size(), dtype=like.dtype, device=like.device)
-    poison_fill.fill(memory)
-    tensor = memory.as_strided(like.shape, like.stride())
-    tensor.as_strided(stored.shape, like.stride()).copy_(stored)
-    return tensor

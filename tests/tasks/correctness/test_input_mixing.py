@@ -54,13 +54,13 @@ def test_what_was_equal_or_a_sum_stays_so() -> None:
     def related(seed: int) -> list[object]:
         generator = torch.Generator().manual_seed(seed)
         a, b = (torch.randn(64, 96, generator=generator) for _ in range(2))
-        return [a, b, a.clone(), a + b]
+        return [a, b, a.clone(), a + b, torch.softmax(b, -1)]
 
     made = MixedInputs(17)
     made.store(related(seed) for seed in range(3))
-    a, b, again, both = tensors(made.of(4))
+    a, b, again, both, probabilities = tensors(made.of(4))
     assert torch.equal(a, again) and not torch.equal(a, b)
-    assert torch.allclose(both, a + b, atol=1e-5)
+    assert torch.allclose(both, a + b, atol=1e-5) and torch.allclose(probabilities, torch.softmax(b, -1))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,9 @@ def test_what_was_equal_or_a_sum_stays_so() -> None:
         lambda: torch.softmax(torch.randn(64, 96), -1),
         lambda: torch.nn.functional.normalize(torch.randn(64, 96), dim=-1),
         lambda: torch.randint(9, (64, 96)),
+        lambda: torch.randn(64, 64).tril(),
     ],
-    ids=["one sign", "bounded", "sorted", "definite", "sums of one", "norms of one", "integers"],
+    ids=["one sign", "bounded", "sorted", "definite", "sums of one", "norms of one", "integers", "a triangle"],
 )
 def test_what_may_stand_for_something_is_not_mixed(drawn: Callable[[], torch.Tensor]) -> None:
     made = MixedInputs(17)

@@ -1,0 +1,245 @@
+"""Other inputs within the structure that was found: what may differ between two draws differs, all else stays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import torch
+
+from sandbox.protocol.arena import stored_shape
+from validation.compare.bitwise import blocks
+from validation.inputs.layout import with_layout_of
+from validation.inputs.structure.input_structure import InputStructure, TensorStructure, fits, looks_discrete
+from validation.inputs.structure.properties import INTEGERS, PIECE, Kind, Property, row_blocks, row_sums
+
+LEAST = 1 / 64
+"""The factor of the smallest elements of a varied input; the largest stays, those between fall with their square."""
+FLATTER, SHARPER, CONCENTRATED = 1 / 8, 8.0, 0.98
+"""Powers of the elements of varied rows that keep their sum, and the share of the largest element in some rows."""
+SHRUNK = 1 / 8
+"""The factor for rows with a sum of zero, which only scaling keeps."""
+NARROW = 0.5
+"""Maximum share of the range in a slice that holds values of its own kind, such as one coordinate."""
+FEW_SLICES = 8
+
+
+class Variation(StrEnum):
+    """How a set is varied."""
+
+    VALUES = "values"
+    SKEWED = "skewed indices"
+    EQUAL = "equal indices"
+
+
+def varies(structure: TensorStructure, drawn: torch.Tensor, variation: Variation) -> bool:
+    """Whether that variation may change this input."""
+    if not structure.variable or structure.all_fixed:
+        return False
+    if variation is Variation.VALUES:
+        return not structure.is_whole and not looks_discrete(drawn)
+    kinds = {one.kind for one in structure.properties}
+    # Floats with whole numbers index nothing, unless their rows are one-hot.
+    if Kind.WHOLE not in kinds or not (drawn.dtype in INTEGERS or Kind.SUM in kinds):
+        return False
+    # Of two values, such as a mask's, one alone may have no meaning.
+    return variation is Variation.SKEWED or Kind.SUM in kinds or structure.high - structure.low > 1
+
+
+def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, seed: int) -> torch.Tensor:
+    """One input of a drawn set, varied within its structure; the drawn tensor itself if nothing else fits.
+
+    What is returned has been tested against what was found. An input that is a function of another is computed again
+    by `with_relations` instead.
+    """
+    if not varies(structure, drawn, variation):
+        return drawn
+    generator = torch.Generator(device=drawn.device).manual_seed(seed)
+    made = _values if variation is Variation.VALUES else _indices
+    for content in made(structure, drawn, variation, generator):
+        varied = _restored(structure, drawn, content)
+        if fits(structure, drawn, varied):
+            return varied
+    return drawn
+
+
+def with_relations(
+    structure: InputStructure, drawn: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The changed inputs, with those computed again that are functions of others."""
+    result = list(changed)
+    for one in structure.relations:
+        source = changed[one.source]
+        if source is drawn[one.source]:
+            result[one.target] = drawn[one.target]
+            continue
+        target = drawn[one.target]
+        computed = one.compute(source).to(target.dtype)
+        result[one.target] = with_layout_of(target, computed.as_strided(stored_shape(target), computed.stride()))
+    return result
+
+
+def _values(
+    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    if structure.find(Kind.ORTHOGONAL):
+        yield _turned(drawn, generator)
+        return
+    for one in structure.find(Kind.SUM):
+        if one.value and structure.low >= 0:
+            yield _with_sum(drawn, one)
+    if any(not one.value for one in structure.find(Kind.SUM)):
+        yield _scaled(drawn)
+        return
+    uneven = _uneven(drawn, structure)
+    for one in structure.find(Kind.NORM):
+        yield _with_norm(uneven, one)
+    yield uneven
+
+
+def _uneven(drawn: torch.Tensor, structure: TensorStructure) -> torch.Tensor:
+    """Brings most elements near zero, or near the bound next to it, by a function of their value alone.
+
+    It is odd, rises, and has a positive series. Order, equal elements, symmetry, zeros, bounds and positive
+    definiteness (Schur's product theorem) stay.
+    """
+    anchor = min(max(0.0, structure.low), structure.high)
+    reach = max(structure.high - anchor, anchor - structure.low)
+    varied = _copy(drawn)
+    for (block,) in blocks([varied], PIECE):
+        distances = (block.double() if block.dtype is torch.float64 else block.float()) - anchor
+        factors = (distances / reach).square_().mul_(1 - LEAST).add_(LEAST)
+        moved = factors.mul_(distances).add_(anchor).to(block.dtype)
+        # Half precision may round to a zero that the task never draws.
+        block.copy_(torch.where((moved == 0) & (block != 0), block, moved))
+    return varied
+
+
+def _with_sum(drawn: torch.Tensor, one: Property) -> torch.Tensor:
+    """Rows of another shape and the same sum, in turn: as drawn, nearly even, peaked, nearly all in one element."""
+    varied = drawn.contiguous().clone()
+    for (block,) in row_blocks([varied.movedim(one.dimension, -1)]):
+        wide = block.double() if block.dtype is torch.float64 else block.float()
+        number = torch.arange(wide.numel() // wide.shape[-1], device=wide.device).reshape(*wide.shape[:-1], 1) % 4
+        share = wide / wide.sum(dim=-1, keepdim=True)
+        power = torch.ones_like(number, dtype=wide.dtype)
+        power = power.where(number != 1, FLATTER).where(number != 2, SHARPER)
+        shaped = torch.where(share > 0, (share / share.amax(dim=-1, keepdim=True)).pow(power), 0.0)
+        shaped = shaped / shaped.sum(dim=-1, keepdim=True)
+        largest = torch.zeros_like(share).scatter_(-1, share.argmax(dim=-1, keepdim=True), 1.0)
+        peaked = CONCENTRATED * largest + (1 - CONCENTRATED) * share
+        # The drawn share in each element keeps it from falling to zero.
+        shaped = torch.where(number == 2, 0.5 * shaped + 0.5 * share, shaped)
+        block.copy_(torch.where(number == 3, peaked, shaped) * one.value)
+    return varied
+
+
+def _with_norm(uneven: torch.Tensor, one: Property) -> torch.Tensor:
+    varied = uneven.contiguous().clone()
+    for (block,) in row_blocks([varied.movedim(one.dimension, -1)]):
+        norms = row_sums(block, Kind.NORM).unsqueeze(-1)
+        block.copy_((block * (one.value / norms)).to(block.dtype))
+    return varied
+
+
+def _scaled(drawn: torch.Tensor) -> torch.Tensor:
+    return _copy(drawn).mul_(SHRUNK)
+
+
+def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same orthonormal vectors in another order, some with the opposite sign."""
+    rows, columns = (_order(size, generator) for size in drawn.shape[-2:])
+    turned = drawn[..., rows, :][..., columns]
+    signs = torch.randint(2, (drawn.shape[-1],), generator=generator, device=drawn.device)
+    return turned * signs.mul_(2).sub_(1).to(drawn.dtype)
+
+
+def _indices(
+    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Other sets of the values that were drawn: bolder ones first."""
+    if structure.find(Kind.UNIQUE) or (drawn.dim() == 1 and structure.find(Kind.SUM)):
+        yield from _reordered(structure, drawn, variation, generator)
+        return
+    if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
+        steps = drawn.diff()
+        rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
+        yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
+        return
+    kinds = {one.kind for one in structure.properties} - {Kind.WHOLE}
+    units = _units(drawn, by_rows=bool(kinds))
+    size = math.prod(drawn.shape[dimension] for dimension in units)
+    if size < 2:
+        return
+    chosen = _skewed(size, generator) if variation is Variation.SKEWED else _one(size, generator)
+    moved = drawn.movedim(units, tuple(range(len(units))))
+    yield (
+        moved.reshape(size, *moved.shape[len(units) :])[chosen]
+        .reshape(moved.shape)
+        .movedim(tuple(range(len(units))), units)
+    )
+    yield from _reordered(structure, drawn, variation, generator)
+
+
+def _reordered(
+    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Permutations: of all elements at random or in ascending order, then of whole rows."""
+    flat = drawn.reshape(-1)
+    order = _order(len(flat), generator) if variation is Variation.SKEWED else flat.argsort()
+    yield flat[order].reshape(drawn.shape)
+    if drawn.dim() > 1:
+        yield drawn[_order(len(drawn), generator)]
+
+
+def _units(drawn: torch.Tensor, *, by_rows: bool) -> tuple[int, ...]:
+    """The dimensions along which elements are exchangeable: all, or those of whole rows, or those of coordinates."""
+    every = tuple(range(drawn.dim()))
+    if by_rows:
+        return every[:-1]
+    if drawn.dim() > 1 and _has_narrow_slices(drawn):
+        return every[1:]
+    if drawn.dim() > 1 and _has_narrow_slices(drawn.movedim(-1, 0)):
+        return every[:-1]
+    return every
+
+
+def _has_narrow_slices(drawn: torch.Tensor) -> bool:
+    """Whether one of few slices along the first dimension has a range of its own."""
+    if not 1 < len(drawn) <= FEW_SLICES:
+        return False
+    rows = drawn.reshape(len(drawn), -1)
+    lows, highs = rows.amin(dim=1).double(), rows.amax(dim=1).double()
+    return bool(((highs - lows) < NARROW * (highs.amax() - lows.amin())).any())
+
+
+def _skewed(count: int, generator: torch.Generator) -> torch.Tensor:
+    """As many places, Zipf-like: the r-th of a random order comes with a probability of about 1/r."""
+    exponents = torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
+    ranks = exponents.mul_(math.log(count + 1)).exp_().floor_().long().sub_(1).clamp_(0, count - 1)
+    return _order(count, generator)[ranks]
+
+
+def _one(count: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(count, (1,), generator=generator, device=generator.device).expand(count)
+
+
+def _order(count: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.randperm(count, generator=generator, device=generator.device)
+
+
+def _copy(drawn: torch.Tensor) -> torch.Tensor:
+    """A copy of the same layout, without repeated elements: a view of what is stored."""
+    stored = drawn.as_strided(stored_shape(drawn), drawn.stride())
+    return with_layout_of(drawn, stored).as_strided(stored.shape, drawn.stride())
+
+
+def _restored(structure: TensorStructure, drawn: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
+    """The content in the drawn tensor's layout, with the elements that never change."""
+    shape = stored_shape(drawn)
+    stored = content if content.shape == shape else content.as_strided(shape, content.stride())
+    if structure.fixed is not None:
+        fixed = structure.fixed.as_strided(shape, structure.fixed.stride())
+        stored = torch.where(fixed, drawn.as_strided(shape, drawn.stride()), stored)
+    return with_layout_of(drawn, stored)
