@@ -95,6 +95,7 @@ class Comparison:
     - `layout`: a flag for each returned output whose strides differ from the reference's.
     - `mismatch_map`: wrong elements of the first wrong call (`validation.compare.mismatch_map`); None if all are right
       or the outputs could not be compared by element.
+    - `beyond_tolerance`: flags with what float64 says about few elements beyond tolerance; empty if there were none.
     """
 
     passed: bool
@@ -114,6 +115,7 @@ class Comparison:
     strict: dict[str, Any] | None = None
     layout: list[Flag] = field(default_factory=list)
     mismatch_map: dict[str, Any] | None = None
+    beyond_tolerance: list[Flag] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

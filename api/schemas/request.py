@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, LenientSchema, Part, Text, abbreviate
+from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abbreviate
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
@@ -14,7 +14,7 @@ from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
 from domain.kernel import KernelType
-from domain.request import Request
+from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
@@ -34,6 +34,11 @@ class CompareSchema(LookingSchema):
     custom_kernel = Part(KernelSchema, required=True)
     atol = tolerance_field()
     rtol = tolerance_field()
+    matched_ratio = RealNumber(
+        load_default=DEFAULT_MATCHED_RATIO,
+        validate=validate.Range(0, 1, error="must be from 0 to 1"),
+        metadata={"description": "Minimum share of elements within tolerance; float64 judges the others."},
+    )
 
 
 class LegacyCompareSchema(JudgingSchema):
@@ -185,6 +190,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
+            "matched_ratio": data.get("matched_ratio", DEFAULT_MATCHED_RATIO),
             "device_metrics": requested.to_wire() if requested is not None else None,
             "sanitize": data.get("sanitize", False),
             "profile": data.get("profile", False),

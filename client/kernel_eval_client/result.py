@@ -58,6 +58,7 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
+    beyond_tolerance: Sequence[Flag] = ()
 
     @property
     def precision_finding(self) -> Flag | None:
@@ -111,7 +112,9 @@ class KernelResult:
             flags = Flag.all_of(timing.get("flags"))
             timing = Timing(**{**known_fields(Timing, timing), "stats": stats, "flags": flags})
         if comparison is not None:
-            listed = {name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout")}
+            listed = {
+                name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout", "beyond_tolerance")
+            }
             comparison = Comparison(**{**known_fields(Comparison, comparison), **listed})
         return cls(
             status=wire["status"],

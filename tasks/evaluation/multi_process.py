@@ -162,6 +162,7 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
         mismatch_count=sum(one.mismatch_count for one in comparisons),
         element_count=elements,
         weak_reference=list(dict.fromkeys(finding for one in comparisons for finding in one.weak_reference)),
+        beyond_tolerance=[finding for one in comparisons for finding in one.beyond_tolerance],
     )
 
 
