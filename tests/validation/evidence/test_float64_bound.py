@@ -91,7 +91,7 @@ def largest_error(
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("dtype", LOW.values(), ids=LOW)
-def test_sums_in_float32_are_right_in_any_order(dtype: torch.dtype, length: int, positive: bool) -> None:  # noqa: FBT001
+def test_sums_in_float32_are_right_in_any_order(dtype: torch.dtype, length: int, positive: bool) -> None:
     for product in (sequential(16, torch.float32), sequential(128, torch.float32), split(8, torch.float32)):
         assert largest_error(product, length, dtype, positive=positive) <= 1
 
