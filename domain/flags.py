@@ -226,6 +226,22 @@ class FlagCode(StrEnum):
         "They count as right.",
         "Nothing.",
     )
+    RIGHT_BY_FLOAT64 = (
+        "right_by_float64",
+        "A few elements are beyond the tolerance, but as near to a float64 run as their dtype allows. "
+        "They count as right.",
+        "Nothing.",
+    )
+    WRONG_BY_FLOAT64 = (
+        "wrong_by_float64",
+        "A few elements are beyond the tolerance, and a float64 run shows that the kernel errs.",
+        "Accumulate in float32, or a wider dtype.",
+    )
+    FLOAT64_UNAVAILABLE = (
+        "float64_unavailable",
+        "A few elements are beyond the tolerance, and no float64 run can judge them. They count as wrong.",
+        "Write the reference in PyTorch operators that run in float64, or raise `atol` and `rtol`.",
+    )
     LOWER_PRECISION = (
         "lower_precision",
         "The errors look like those of a lower precision than the output's dtype.",

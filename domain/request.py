@@ -22,6 +22,8 @@ DEFAULT_TARGET_PRECISION = Budget.DEFAULT.effort.target_precision
 """Half width of the 95 % interval at which timing stops, relative to the time."""
 DEFAULT_TOLERANCE = 1e-2
 """The original service's atol and rtol, for requests that name none (None)."""
+DEFAULT_MATCHED_RATIO = 1 - 1e-6
+"""Minimum share of elements within tolerance, where float64 judges the others (docs/adr/0036)."""
 
 _NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse")
 
@@ -42,6 +44,7 @@ class Request:
     - `artifacts`: forms in which the code of each kernel is returned.
     - `device_metrics`: hardware counters to read for each kernel.
     - `sanitize`: run compute-sanitizer on the candidate.
+    - `matched_ratio`: minimum share of elements within tolerance; float64 judges the others.
     - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
     - `strictness`: whether inputs beyond the task decide the verdict too.
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
@@ -57,6 +60,7 @@ class Request:
     timeout: int = DEFAULT_TIMEOUT_S
     atol: float | None = None
     rtol: float | None = None
+    matched_ratio: float = DEFAULT_MATCHED_RATIO
     device_metrics: CounterRequest | None = None
     target_precision: float = DEFAULT_TARGET_PRECISION
     profile: bool = False
@@ -142,6 +146,7 @@ class Request:
             timeout=wire["timeout"],
             atol=wire.get("atol"),
             rtol=wire.get("rtol"),
+            matched_ratio=wire.get("matched_ratio", DEFAULT_MATCHED_RATIO),
             device_metrics=CounterRequest.from_wire(wire.get("device_metrics")),
             target_precision=wire.get("target_precision", DEFAULT_TARGET_PRECISION),
             profile=wire.get("profile", False),
@@ -167,6 +172,7 @@ class Request:
             "timeout": self.timeout,
             "atol": self.atol,
             "rtol": self.rtol,
+            "matched_ratio": self.matched_ratio,
             "device_metrics": self.device_metrics.to_wire() if self.device_metrics is not None else None,
             "target_precision": self.target_precision,
             "profile": self.profile,

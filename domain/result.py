@@ -121,6 +121,7 @@ class Comparison:
     - `layout`: a flag for each returned output whose strides differ from the reference's.
     - `mismatch_map`: wrong elements of the first wrong call (`validation.compare.mismatch_map`); None if all are right
       or the outputs could not be compared by element.
+    - `beyond_tolerance`: flags with what float64 says about few elements beyond tolerance; empty if there were none.
     """
 
     passed: bool
@@ -141,6 +142,7 @@ class Comparison:
     layout: list[Flag] = field(default_factory=list)
     mismatch_map: dict[str, Any] | None = None
     robustness: Robustness = field(default_factory=Robustness)
+    beyond_tolerance: list[Flag] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ NOT_OURS = {
 }
 """Private names of libraries that every test may use, and why."""
 ALLOWED = {
+    ("tests/backends/python/test_float64_mode.py", "_scaled_mm"): "torch's operator, which references call",
     (
         "tests/sandbox/protocol/test_call_layout.py",
         "_base",

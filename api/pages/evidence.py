@@ -45,8 +45,9 @@ def _collect_flags(result: Result, kernel: Result, reference: Result) -> Iterato
         yield CANDIDATE, asdict(Flag(FlagCode.SANITIZER_ERRORS, errors))
     if finding := (comparison.get("precision_check") or {}).get("finding"):
         yield CANDIDATE, finding
-    for flag in comparison.get("layout") or ():
-        yield CANDIDATE, flag
+    for name in ("layout", "beyond_tolerance"):
+        for flag in comparison.get(name) or ():
+            yield CANDIDATE, flag
     yield from _of_inputs(kernel.get("inputs") or {})
     xids = (result.get("environment") or {}).get("gpu_errors")
     for error in xids if isinstance(xids, list) else ():

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
-from api.schemas.fields import Items, LenientSchema, Part, Text, abbreviate, one_of
+from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
@@ -15,7 +15,7 @@ from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness
 from domain.kernel import KernelType
-from domain.request import Request
+from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
@@ -42,6 +42,11 @@ class CompareSchema(LookingSchema):
             "description": "`task`: a failure on inputs that the task never draws is reported in "
             "`comparison.robustness`, with a flag. `robust`: it is the verdict."
         },
+    )
+    matched_ratio = RealNumber(
+        load_default=DEFAULT_MATCHED_RATIO,
+        validate=validate.Range(0, 1, error="must be from 0 to 1"),
+        metadata={"description": "Minimum share of elements within tolerance; float64 judges the others."},
     )
 
 
@@ -194,6 +199,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "timeout": data["timeout"],
             "atol": data.get("atol"),
             "rtol": data.get("rtol"),
+            "matched_ratio": data.get("matched_ratio", DEFAULT_MATCHED_RATIO),
             "device_metrics": requested.to_wire() if requested is not None else None,
             "sanitize": data.get("sanitize", False),
             "profile": data.get("profile", False),

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from backends.base import Artifact, Backend, Executable, Target
 from backends.extensions import jit_build
 from backends.extensions.deferred_build import build_late
+from backends.python.float64_mode import Float64Mode
 from backends.source.argument_binding import (
     borrowed_arguments,
     by_position,
@@ -165,14 +166,13 @@ class PythonExecutable(Executable):
 
     def call_double(self, args: list[Any]) -> Any:
         doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
-        if self._callable is not self._instance:
-            return self.call(doubled)
-        model: Any = copy.deepcopy(self._instance)
-        model.double()
         single = self._callable
+        if single is self._instance:
+            model: Any = copy.deepcopy(single)
+            self._callable = model.double()
         try:
-            self._callable = model
-            return self.call(doubled)
+            with Float64Mode():  # type: ignore[no-untyped-call]
+                return self.call(doubled)
         finally:
             self._callable = single
 

@@ -74,6 +74,7 @@ class Comparison:
     layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
     robustness_failures: Sequence[RobustnessFailure] = ()
+    beyond_tolerance: Sequence[Flag] = ()
 
     @property
     def fixed_outputs_pass(self) -> Flag | None:
@@ -132,7 +133,8 @@ class KernelResult:
             flags = Flag.all_of(timing.get("flags"))
             timing = Timing(**{**known_fields(Timing, timing), "stats": stats, "flags": flags})
         if comparison is not None:
-            listed = {name: Flag.all_of(comparison.get(name)) for name in ("weak_reference", "layout")}
+            names = ("weak_reference", "layout", "beyond_tolerance")
+            listed = {name: Flag.all_of(comparison.get(name)) for name in names}
             failed = objects_in_list(member(comparison, "robustness", "failed"))
             failures = tuple(RobustnessFailure(**known_fields(RobustnessFailure, each)) for each in failed)
             known = known_fields(Comparison, comparison)

@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     replay_seed: str
     atol: float
     rtol: float
+    matched_ratio: float
     build_timeout: int
     queue_timeout: int
     budget: Budget
@@ -70,6 +71,7 @@ class Submission:
     replay_seed: str | None = None
     atol: float | None = None
     rtol: float | None = None
+    matched_ratio: float | None = None
     build_timeout: int | None = None
     queue_timeout: int | None = None
     budget: Budget | None = None

@@ -1,19 +1,24 @@
-"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0016)."""
+"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0016), and
+those that float64 holds right (docs/adr/0036)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
 
 import torch
 
-from domain import value as values
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
+from domain.value import leaves
+from domain.value import replace as replaced
 from profiling.window.call_buffers import Slots
+from tasks.correctness.float64_check import Float64Check
 from tasks.correctness.input_batches import Arguments
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
@@ -44,13 +49,19 @@ ROUNDING_DECIDES_MESSAGE = (
 class BoundaryExcuses:
     """Excuses calls of a comparison whose reference is written in torch, so that it can run in float64."""
 
-    def __init__(self, reference: KernelRun, tolerance: Tolerance) -> None:
+    def __init__(self, reference: KernelRun, tolerance: Tolerance, matched_ratio: float) -> None:
         self._reference = reference
         self._tolerance = tolerance
+        self._float64 = Float64Check(tolerance, matched_ratio)
         self._elements = 0
         self._calls = 0
         self._left_s = BUDGET_S
         self.failed = False
+
+    @property
+    def beyond_tolerance(self) -> list[Flag]:
+        """What float64 said about elements beyond tolerance."""
+        return self._float64.findings
 
     @property
     def warning(self) -> Flag | None:
@@ -68,32 +79,57 @@ class BoundaryExcuses:
         `slots` are the reference's; `expected` and `actual` are the outputs of all calls, [calls, *shape]. If one call
         cannot be excused, none is.
         """
+        self._float64.count(comparisons)
         wrong = [call for call, one in enumerate(comparisons) if not one.passed]
-        if (
-            not wrong
-            or self._calls + len(wrong) > MOST_CALLS
-            or any(comparisons[call].fault is not None for call in wrong)
-        ):
+        if any(comparisons[call].fault is not None for call in wrong):
             return comparisons
+        jumps: list[int] = []
         for call in wrong:
-            expected_outputs, actual_outputs = ([stack[call] for stack in stacks] for stacks in (expected, actual))
-            # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
-            if sum(tensor.numel() for tensor in expected_outputs) > MOST_ELEMENTS or explain_ties(
-                expected_outputs, actual_outputs
-            ):
-                return comparisons
-            if not few_are_wrong(expected_outputs, actual_outputs, self._tolerance):
-                return comparisons
-            runs = self._runs(slots.arguments(call), budget)
-            with closing(runs):
-                if not explained_by_jumps(expected_outputs, actual_outputs, runs, self._tolerance):
+            arguments = slots.arguments(call)
+            want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
+            seen: list[Outputs] = []
+            refusal = None
+            with closing(self._runs(arguments, budget)) as runs:
+                if self._float64.applies(comparisons[call], want, arguments):
+                    seen = list(islice(runs, 1)) if self._float64.wants_run else []
+                    operations = partial(self._operations, arguments, budget)
+                    refusal = self._float64.check(want, got, arguments, next(iter(seen), None), operations)
+                    if refusal is None:
+                        continue
+                if self._calls + len(jumps) == MOST_CALLS or not self._is_jump(want, got, chain(seen, runs)):
+                    self._float64.refusal = refusal
                     return comparisons
-        self._calls += len(wrong)
-        self._elements += sum(comparisons[call].mismatch_count for call in wrong)
+            jumps.append(call)
+        self._calls += len(jumps)
+        self._elements += sum(comparisons[call].mismatch_count for call in jumps)
         right = {
             call: replace(comparisons[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong
         }
         return [right.get(call, one) for call, one in enumerate(comparisons)]
+
+    def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
+        """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding."""
+        # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
+        if sum(tensor.numel() for tensor in expected) > MOST_ELEMENTS or explain_ties(expected, actual):
+            return False
+        return few_are_wrong(expected, actual, self._tolerance) and explained_by_jumps(
+            expected, actual, runs, self._tolerance
+        )
+
+    def _operations(self, arguments: Arguments, budget: TimeBudget) -> float:
+        """Operations of one call of the reference, as torch counts them; 0 if it cannot."""
+        session = self._reference.session
+        if session is None or self.failed:
+            return 0.0
+        session.set_deadline(budget.within(CALL_S))
+        try:
+            counted = session.flops(arguments)
+        except KernelFault:
+            self.failed = True
+            counted = None
+        finally:
+            session.set_deadline(budget.deadline)
+        return sum((counted or {}).values())
 
     def _runs(self, arguments: Arguments, budget: TimeBudget) -> Generator[Outputs, None, None]:
         """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
@@ -103,7 +139,7 @@ class BoundaryExcuses:
         if self._left_s <= 0:
             return
         by, began = move_size(self._tolerance, arguments), time.monotonic()
-        kinds = [classify_values(tensor) for tensor in values.leaves(arguments, torch.Tensor)]
+        kinds = [classify_values(tensor) for tensor in leaves(arguments, torch.Tensor)]
         try:
             for number, factor in ((0, 0), *PERTURBATIONS):
                 if time.monotonic() - began > self._left_s:
@@ -131,5 +167,5 @@ def _perturbed(arguments: Arguments, kinds: list[ValueTraits], number: int, by: 
         # Zeros of plain random numbers move too: a normal is 0.0 once in some ten million, where `>` and `>=` differ.
         return perturbed(tensor.double(), by if number > 0 else -by, seed, zeros=kind is ValueTraits.PLAIN)
 
-    moved: Arguments = values.replace(arguments, torch.Tensor, move)
+    moved: Arguments = replaced(arguments, torch.Tensor, move)
     return moved

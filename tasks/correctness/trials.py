@@ -106,7 +106,7 @@ class Trials:
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
-        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.tolerance)
+        self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.tolerance, self.request.matched_ratio)
 
     @property
     def warnings(self) -> list[Flag]:
@@ -384,6 +384,7 @@ class Trials:
             layout=self._layout(),
             mismatch_map=self._mismatch_map,
             robustness=Robustness(list(self._robustness_failures)),
+            beyond_tolerance=self._boundary_excuses.beyond_tolerance,
         )
 
     def _layout(self) -> list[Flag]:

@@ -170,6 +170,7 @@ def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
         element_count=elements,
         weak_reference=list(dict.fromkeys(finding for one in comparisons for finding in one.weak_reference)),
         robustness=Robustness(list(failures.values())),
+        beyond_tolerance=[finding for one in comparisons for finding in one.beyond_tolerance],
     )
 
 

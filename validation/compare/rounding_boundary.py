@@ -55,6 +55,15 @@ def few_are_wrong(expected: Outputs, actual: Outputs, requested: Tolerance) -> b
     return few_enough(elements, rows, expected)
 
 
+def wrong_positions(expected: torch.Tensor, actual: torch.Tensor, requested: Tolerance) -> torch.Tensor:
+    """The flat indexes, in C order, of an output's wrong elements."""
+    parts = [
+        wrong.nonzero().flatten() + start
+        for start, wrong in _wrong_pieces(expected, actual, effective_tolerance(expected.dtype, requested))
+    ]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=expected.device)
+
+
 def explained_by_jumps(expected: Outputs, actual: Outputs, runs: Iterable[Outputs], requested: Tolerance) -> bool:
     """Whether every out-of-tolerance element of one call equals what some run of the reference gave there.
 

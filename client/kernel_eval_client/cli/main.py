@@ -178,6 +178,7 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--atol", type=float)
     group.add_argument("--rtol", type=float)
+    group.add_argument("--matched-ratio", type=float, metavar="R", help="minimum share of elements within tolerance")
     group.add_argument(
         "--profile", action="store_true", default=None, help="also list the kernels that a call launches"
     )

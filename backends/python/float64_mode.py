@@ -1,0 +1,52 @@
+"""Keeps a call in float64 where its source casts to a lower precision, in the runner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+LOWER = (torch.float32, torch.bfloat16, torch.float16)
+"""Dtypes that a source computes in. A cast to float8 stays: a source that makes one quantises on purpose."""
+
+
+class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Turns every request for a dtype of `LOWER` into one for float64.
+
+    A reference often names its dtypes: `(x.to(torch.bfloat16) @ w).float()` would round in bfloat16 although its inputs
+    are float64.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.ops.aten._scaled_mm.default:
+            return _scaled_mm(*args, **kwargs)
+        if kwargs.get("dtype") in LOWER:
+            kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)
+
+
+def _scaled_mm(
+    one: torch.Tensor,
+    other: torch.Tensor,
+    scale_one: torch.Tensor,
+    scale_other: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale_result: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> torch.Tensor:
+    """torch._scaled_mm in float64, for scales of a tensor or of its rows and columns; raises for any other form.
+
+    A call without `out_dtype` returns float8, which only a scaled result fits.
+    """
+    if scale_result is not None or out_dtype not in LOWER:
+        raise NotImplementedError("a product in float8 has no form in float64")
+    rows, columns = one.shape[0], other.shape[1]
+    if scale_one.numel() not in (1, rows) or scale_other.numel() not in (1, columns):
+        raise NotImplementedError("scales of blocks have no form in float64")
+    product = (one.double() * scale_one.double().reshape(-1, 1)) @ (
+        other.double() * scale_other.double().reshape(1, -1)
+    )
+    return product if bias is None else product + bias.double()

@@ -1,0 +1,66 @@
+"""A call in float64 rounds nowhere, whatever dtypes its source names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from backends.python.float64_mode import Float64Mode
+
+FLOAT8 = torch.float8_e4m3fn
+ONE, OTHER = (torch.linspace(-1, 1, 128, dtype=torch.float64).reshape(8, 16).sin() * scale for scale in (1.1, 0.7))
+
+
+def in_float64(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    with torch.no_grad(), Float64Mode():
+        return function(*args)
+
+
+def filled(one: Tensor, other: Tensor) -> Tensor:
+    out = torch.empty(8, 8, dtype=torch.bfloat16)
+    torch.mm(one.half(), other.half().T, out=out)
+    return out
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda one, other: (one.to(torch.bfloat16) @ other.half().T).float(),
+        lambda one, other: torch.zeros(8, 8, dtype=torch.float32) + one.float() @ other.float().T,
+        lambda one, other: torch.sum(one[:, None] * other[None], -1, dtype=torch.float32).to(torch.float16),
+        filled,
+    ],
+)
+def test_casts_and_new_tensors_stay_in_float64(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    found = in_float64(function, ONE, OTHER)
+    assert found.dtype is torch.float64
+    torch.testing.assert_close(found, ONE @ OTHER.T, rtol=1e-14, atol=1e-14)
+
+
+def test_a_cast_to_float8_or_to_an_integer_stays_one() -> None:
+    assert in_float64(lambda one: one.to(FLOAT8), ONE).dtype is FLOAT8
+    assert torch.equal(in_float64(lambda one: one.to(FLOAT8).float(), ONE), ONE.to(FLOAT8).double())
+    assert in_float64(lambda one: (one * 100).to(torch.int8), ONE).dtype is torch.int8
+
+
+@pytest.mark.parametrize("scales", [((), ()), ((8, 1), (1, 8))])
+def test_a_scaled_float8_product_is_made_in_float64(scales: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    left, right = (torch.full(shape, value) for shape, value in zip(scales, (0.5, 3.0), strict=True))
+    quantised = [tensor.to(FLOAT8).double() for tensor in (ONE, OTHER)]
+
+    def scaled(one: Tensor, other: Tensor) -> Tensor:
+        return torch._scaled_mm(one, other.T, left, right, out_dtype=torch.bfloat16)
+
+    found = in_float64(scaled, *quantised)
+    torch.testing.assert_close(found, 1.5 * quantised[0] @ quantised[1].T, rtol=1e-14, atol=1e-14)
+
+
+def test_a_scaled_product_of_another_form_has_none() -> None:
+    def blocks(one: Tensor, other: Tensor) -> Tensor:
+        return torch._scaled_mm(one, other.T, torch.ones(8, 2), torch.ones(1, 8), out_dtype=torch.bfloat16)
+
+    with pytest.raises(NotImplementedError):
+        in_float64(blocks, ONE, OTHER)
