@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from backends.base import Target
+from backends.dry_run.example import may_compile
 from domain.fault import InfrastructureFault
 from domain.kernel import Kernel, KernelType
 from domain.settings import settings
@@ -75,11 +77,15 @@ class BuildSession:
             )
         return self._zygote
 
-    def build_key(self, kernel: Kernel) -> str:
-        """The key of this kernel's build for this target in the build caches."""
+    def build_key(self, kernel: Kernel, example: Any = None) -> str:
+        """The key of this kernel's build for this target in the build caches; `example` as `example_for` gives it."""
         wire = kernel.to_wire()
         own = processor() if not self.target.is_cuda or "native" in json.dumps(wire) else None
-        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain])
+        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example])
+
+    def example_for(self, kernel: Kernel, example: Any) -> Any:
+        """What of the reference's example the kernel's build depends on: all of it, or None."""
+        return example if self.target.is_cuda and not kernel.is_reference and may_compile(kernel) else None
 
     @property
     def toolchain(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 from redis import Redis
 
@@ -88,13 +89,20 @@ class JobBuilder:
             # Without the driver, the first call would compile the rest while the job holds its device.
             log.info("no triton kernel is built here: %s (see docs/operations.md)", missing_driver())
             return False
-        key = session.build_key(kernel)
+        key = building.build_key(kernel)
         if self._shared.contains(key):
+            if kernel.is_reference:
+                self._learn_inputs(session, building, kernel)
             return False
         with self._shared.reserve(key, lambda: False, time.monotonic()) as reservation:
             if reservation.mine:
                 self._build(session, building, kernel, key)
         return reservation.mine
+
+    def _learn_inputs(self, session: BuildSession, building: Building, kernel: Kernel) -> None:
+        """Has `building` read a reference's build, on which the candidate's depends."""
+        with session.job_folder() as folder, suppress(KernelFault):
+            building.build(KernelRun("kernel", kernel, session.private_folder(folder / "build")))
 
     def _build(self, session: BuildSession, building: Building, kernel: Kernel, key: str) -> None:
         session.ready_compilers([kernel])

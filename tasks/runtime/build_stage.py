@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from backends.base import Artifact
+from backends.base import Artifact, Task
 from domain.fault import KernelFault
+from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status
 from sandbox.supervisor.machine_faults import may_pass_again
@@ -22,6 +24,8 @@ from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
+DRY_RUN_SHARE = 0.5
+"""The part of the build time that a dry run may take: what it does not compile, the run compiles."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
@@ -43,7 +47,7 @@ class Building:
     """The builds of one request.
 
     If another job is building the same source, this one waits for it, at most for its own build time, and then builds
-    itself. Waiting does not count as build time.
+    itself. Waiting does not count as build time. What a reference's build says of its inputs goes to the candidate's.
     """
 
     def __init__(self, build_session: BuildSession, request: Request, cancelled: Callable[[], bool]) -> None:
@@ -52,6 +56,7 @@ class Building:
         self._left: float = self._timeout
         self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
+        self._example: Any = None
         self._cancelled = cancelled
 
     def build_all(self, kernel_runs: Iterable[KernelRun]) -> None:
@@ -90,7 +95,7 @@ class Building:
             making.origin["compile_cache"] = OFF
             self._compile(making)
             return
-        key, shared = self._build_session.build_key(kernel_run.kernel), self._build_session.shared
+        key, shared = self.build_key(kernel_run.kernel), self._build_session.shared
         began = time.monotonic()
         with cache.build_lock(key, self._cancelled, self._patience):
             self._count_wait(began)
@@ -106,6 +111,18 @@ class Building:
                 with shared.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
                     self._count_wait(began)
                     self._use_shared_or_build(making, cache, shared, key, entry.packed)
+
+    def build_key(self, kernel: Kernel) -> str:
+        """The key of this kernel's build, for the reference that was built before it."""
+        return self._build_session.build_key(kernel, self._example_for(kernel))
+
+    def _example_for(self, kernel: Kernel) -> Any:
+        return self._build_session.example_for(kernel, self._example)
+
+    def _finish(self, making: _Making, artifact: Artifact | None) -> None:
+        making.artifact = artifact
+        if artifact is not None and making.kernel_run.kernel.is_reference:
+            self._example = artifact.example
 
     def _count_wait(self, began: float) -> None:
         self._patience -= time.monotonic() - began
@@ -158,7 +175,7 @@ class Building:
 
     def _use(self, making: _Making, cached: Finished) -> None:
         making.kernel_run.output = cached.output
-        making.artifact = cached.artifact
+        self._finish(making, cached.artifact)
         self._note_builder(making, cached.by)
         if cached.fault is not None:
             raise cached.fault
@@ -176,7 +193,9 @@ class Building:
             kernel_run.session = self._build_session.session(
                 kernel_run.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
             )
-            making.artifact = artifact = kernel_run.session.build(kernel_run.kernel)
+            task = Task(self._example_for(kernel_run.kernel), self._left * DRY_RUN_SHARE)
+            artifact = kernel_run.session.build(kernel_run.kernel, task)
+            self._finish(making, artifact)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.
             kernel_run.seal()
             return artifact

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from domain.value import Unserializable, decode, leaves
-from sandbox.protocol.init_args import from_wire, to_wire
+from backends.source.init_args import from_wire, to_wire
 
 ITSELF: list[Any] = []
 ITSELF.append(ITSELF)
