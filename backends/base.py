@@ -56,6 +56,10 @@ class Task:
     seconds: float = 60.0
 
 
+ALONE = Task()
+"""The task of a kernel of which nothing else is known."""
+
+
 class Executable(ABC):
     """A loaded kernel in its runner, ready to be called."""
 
@@ -128,7 +132,7 @@ class Backend(ABC):
     kernel_type: ClassVar[KernelType]
 
     @abstractmethod
-    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = Task()) -> Artifact:
+    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Compiles into `folder` with no GPU visible."""
 
     @abstractmethod

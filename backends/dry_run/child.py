@@ -83,7 +83,7 @@ class World:
         properties = pretend_cuda(arch, self.note_uncertain)
         pretend_triton(arch, properties, self._compile)
         self._extensions.build_ahead = lambda name, build: self._compile(f"extension {name}", build)
-        torch.compile = _not_compiled  # type: ignore[assignment]
+        torch.compile = _not_compiled
         return fake_world(lambda error: self.note_uncertain(summary(error)))
 
     def note_uncertain(self, reason: str) -> None:

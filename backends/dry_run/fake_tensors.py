@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -37,18 +38,19 @@ def preload() -> None:
 
 @contextmanager
 def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
-    """A block in which new tensors are fake, and those of the device `cuda` need no GPU; only for a process that ends after it.
+    """A block in which new tensors are fake, and those of the device `cuda` need no GPU; its process ends after it.
 
-    `note_failure` gets each exception of an operation: it may be due to the tensors' missing content. Where a source reads
-    one number of a tensor, it gets a usual one.
+    `note_failure` gets each exception of an operation: it may be due to the tensors' missing content. A source that
+    reads one number of a tensor gets a usual one.
     """
     _set_device_guard()
-    torch.nn.Module._apply = _apply  # type: ignore[assignment,method-assign]
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
     with _FakeTensors(note_failure), _IndexedDevice():
         yield
 
 
-class _FakeTensors(FakeTensorMode):
+class _FakeTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
     def __init__(self, note_failure: Callable[[BaseException], None]) -> None:
         # Modules of torch hold a few real tensors, and a source may get some from numpy.
         super().__init__(allow_non_fake_inputs=True)
@@ -102,7 +104,7 @@ def _indexed(value: Any) -> Any:
 def _apply(module: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
     """`torch.nn.Module._apply`, which cannot exchange a fake parameter in place: this one puts a new one there."""
     for child in module.children() if recurse else ():
-        child._apply(change)
+        child._apply(change)  # type: ignore[no-untyped-call]
     for name, parameter in module._parameters.items():
         if parameter is not None:
             changed = change(parameter.detach())
@@ -117,7 +119,7 @@ def _set_device_guard() -> None:
     """Lets torch's C++ code switch to a device that is not there, which changes nothing."""
     torch._C._ensureCUDADeviceGuardSet()
     if torch.version.cuda is None:
-        # torch's function replaces a guard, and a torch without CUDA has none. That of the meta device does nothing either.
+        # torch's function replaces a guard, and a torch without CUDA has none. That of the meta device does nothing.
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
         guards = (ctypes.c_void_p * _KINDS).in_dll(library, _GUARDS)
         guards[_CUDA] = guards[_META]

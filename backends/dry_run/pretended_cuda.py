@@ -1,13 +1,13 @@
-"""Lets torch.cuda describe a GPU that is not there: one of the target's architecture, always idle.
+"""Lets torch.cuda describe a GPU that is not there, of the target's architecture.
 
-What an architecture implies is exact. A card's name, its number of multiprocessors and its memory are a guess, because a
-builder does not know the card: `note_guess` is called when a source reads one of them.
+What an architecture implies is exact. A card's name, multiprocessors and memory are a guess, because a builder does not
+know the card: `note_guess` is called when a source reads one of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,8 @@ THREADS = 1024
 DEFAULT_SHARED = 48 << 10
 """Bytes of shared memory that a block may have without asking for more."""
 CALL_MS = 1.0
-"""The time that every pretended event reports, in ms."""
+"""The time that everything takes, in ms."""
+A_TIME = "a time on the card"
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Event:
 
     cuda_event = 0
     device = DEVICE
+    note_guess: Callable[[str], None]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -118,6 +120,7 @@ class Event:
         return True
 
     def elapsed_time(self, end: Event) -> float:
+        self.note_guess(A_TIME)
         return CALL_MS
 
     def _nothing(self, *args: Any) -> None:
@@ -144,15 +147,13 @@ class Graph:
 def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
     """Replaces functions of torch.cuda in this process for good; returns the properties that they tell."""
     properties, stream = Properties(arch, note_guess), Stream()
-    free_and_total = "the card's free memory"
 
     def memory(*args: Any) -> tuple[int, int]:
-        note_guess(free_and_total)
         return properties.total_memory, properties.total_memory
 
-    @contextmanager
-    def entered(*args: Any, **kwargs: Any) -> Any:
-        yield args[0] if args else None
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        note_guess(A_TIME)
+        return benchmark(*args, **kwargs)
 
     answers: dict[str, Any] = {
         "is_available": True,
@@ -176,21 +177,33 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _answering(answer))
-    replaced = {"Stream": Stream, "Event": Event, "CUDAGraph": Graph, "graph": entered, "stream": entered}
-    for name, replacement in {**replaced, "device": entered, "device_of": entered, "mem_get_info": memory}.items():
+    replacements: dict[str, Any] = {
+        "Stream": Stream,
+        "Event": Event,
+        "CUDAGraph": Graph,
+        **dict.fromkeys(("device", "device_of", "_DeviceGuard", "stream", "graph"), _entered),
+        "mem_get_info": memory,
+        "get_device_name": lambda *args: properties.name,
+        "make_graphed_callables": lambda callables, *args, **kwargs: callables,
+    }
+    for name, replacement in replacements.items():
         setattr(torch.cuda, name, replacement)
-    torch.cuda.get_device_name = lambda *args: properties.name  # type: ignore[assignment]
-    torch.cuda.make_graphed_callables = lambda callables, *args, **kwargs: callables
+    Event.note_guess = staticmethod(note_guess)
     torch.cuda.nvtx.range = lambda *args, **kwargs: nullcontext()  # type: ignore[assignment]
     torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = _answering(0)
-    triton.testing.do_bench = triton.testing.do_bench_cudagraph = benchmark
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = timed
     return properties
 
 
 def benchmark(kernel_call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
-    """Replaces Triton's `do_bench`: one call, and the same time for everything."""
+    """Replaces the `do_bench` of Triton's autotuner: one call, and the same time for every configuration."""
     kernel_call()
     return CALL_MS if quantiles is None else [CALL_MS] * len(quantiles)
+
+
+@contextmanager
+def _entered(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    yield args[0] if args else None
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

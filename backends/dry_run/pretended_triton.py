@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -42,7 +44,7 @@ class PretendedDriver:
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return divmod(self._target.arch, 10)
+        return divmod(int(self._target.arch), 10)
 
     def get_active_torch_device(self) -> torch.device:
         return DEVICE
@@ -89,12 +91,23 @@ class _DeviceProperties(dict[str, int]):
         return int(self._properties.multi_processor_count)
 
 
-def pretend_triton(arch: str, properties: Properties, around_compile: Callable[[str, Callable[[], Any]], Any]) -> None:
-    """Has Triton compile for the pretended card in this process, each kernel through `around_compile(name, compile)`."""
+def pretend_triton(arch: str, properties: Properties, around: Callable[[str, Callable[[], Any]], Any]) -> None:
+    """Has Triton compile for the pretended card in this process, each kernel through `around(name, compile)`."""
     driver.set_active(PretendedDriver(arch, properties))
     compile_kernel = triton.compiler.compile
 
     def compiled(src: Any, *args: Any, **kwargs: Any) -> Any:
-        return around_compile(str(getattr(src, "name", "kernel")), lambda: compile_kernel(src, *args, **kwargs))
+        compile_launcher()
+        return around(str(getattr(src, "name", "kernel")), lambda: compile_kernel(src, *args, **kwargs))
 
     triton.compiler.compile = compiled
+
+
+@cache
+def compile_launcher() -> None:
+    """Compiles the C code by which Triton loads and launches kernels, which otherwise the first launch does.
+
+    It links with the GPU's driver; where that is missing the first launch compiles it.
+    """
+    with suppress(Exception):
+        importlib.import_module("triton.backends.nvidia.driver").CudaUtils()

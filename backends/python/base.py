@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from backends.base import Artifact, Backend, Executable, Target, Task
+from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
 from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
@@ -36,7 +36,6 @@ from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace
 
-
 DRY_SEED = 0
 """The seed of a dry run, whose random numbers have no content."""
 
@@ -56,7 +55,7 @@ class PythonBackend(Backend):
         """Facts about the entry that a kernel type adds after the import, still in the builder."""
         return {}
 
-    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = Task()) -> Artifact:
+    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Executes the source with no GPU visible, which compiles its extensions and reveals its errors.
 
         For a GPU, a dry run then compiles what constructor and call compile. A source that insists on a GPU is left to

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
+from domain import value as values
 from domain.draw_on import DrawOn
 from domain.listing import Form
-from domain import value as values
 from domain.value import MAX_BYTES, CodecError, TensorRef
 from sandbox.protocol import output_structure
 from sandbox.protocol.arena import describe, without_contents
@@ -240,7 +240,7 @@ def parse_facts(wire: Any) -> dict[str, Any]:
 
 
 def parse_example(wire: Any) -> Any:
-    """A builder's example of inputs, which only another builder reads: its wire form, None unless it is small and valid."""
+    """A builder's example of inputs, which only another builder reads; None unless it is small and valid."""
     try:
         values.decode(wire)
         return wire if len(json.dumps(wire)) <= MAX_EXAMPLE_CHARS else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backends.base import Artifact, Target, Task
+from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
 from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
@@ -66,7 +66,7 @@ class Session:
         self._arena_limit = arena_limit
         self._arena_device = arena_device or target.device
 
-    def build(self, kernel: Kernel, task: Task = Task()) -> Artifact:
+    def build(self, kernel: Kernel, task: Task = ALONE) -> Artifact:
         """Has the runner compile without a visible GPU. The runner can do nothing else afterwards."""
         reply = self.runner.request({"op": "build", "task": asdict(task), **self._assignment(kernel)})
         deferred = reply.get("deferred")

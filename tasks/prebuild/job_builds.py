@@ -85,7 +85,7 @@ class JobBuilder:
 
     def _build_missing(self, session: BuildSession, building: Building, kernel: Kernel) -> bool:
         """Build a kernel, unless its build is shared or another node makes it; returns whether it was built."""
-        if session.target.is_cuda and kernel.kernel_type is KernelType.TRITON and missing_driver() is not None:
+        if session.target.is_cuda and _launches_triton(kernel) and missing_driver() is not None:
             # Without the driver, the first call would compile the rest while the job holds its device.
             log.info("no triton kernel is built here: %s (see docs/operations.md)", missing_driver())
             return False
@@ -122,3 +122,7 @@ class JobBuilder:
                 kernel_run.close()
         arch, took_s = session.target.arch or CPU_ONLY, time.monotonic() - began
         log.info("build %s: %s %s for %s in %.1f s", key, kernel.kernel_type, ended, arch, took_s)
+
+
+def _launches_triton(kernel: Kernel) -> bool:
+    return kernel.kernel_type is KernelType.TRITON or "triton" in kernel.source_code
