@@ -38,6 +38,7 @@ class Settings:
 
     - `sandbox`: layers that a worker requires to start.
     - `lease_dir`: where jobs of all services queue for a device; services that share a device must share it.
+    - `build_for`: the architecture for which a service without a GPU compiles too, such as "sm_90"; None for none.
     - `shared_builds`: maximum size of the builds that nodes share; 0 for none.
     - `drain_file`: while the file exists, the API takes no new jobs.
     - `lasting`: whether the service keeps its queue when it stops.
@@ -70,6 +71,7 @@ class Settings:
     build_cache: int
     shared_builds: int
     precompile_headers: bool
+    build_for: str | None
     require_api_keys: str
     api_keys_file: Path
     key_requests_per_minute: int
@@ -131,6 +133,7 @@ def settings() -> Settings:
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
+        build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),

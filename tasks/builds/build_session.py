@@ -98,6 +98,12 @@ class BuildSession:
         arch = self.target.arch or device_info.CPU_ONLY
         return BuildTarget(device_info.detect().model, arch, self.toolchain)
 
+    @cached_property
+    def gpu_session(self) -> BuildSession | None:
+        """Compiles for the GPU that BUILD_FOR names; None without that setting, and where there is a GPU."""
+        arch = settings().build_for
+        return None if self.target.is_cuda or arch is None else BuildSession(Target("cuda:0", arch), self.name)
+
     def ready_compilers(self, kernels: list[Kernel]) -> None:
         """Start precompiling headers in the background, once a kernel may use them."""
         if any(kernel.kernel_type is KernelType.TORCH_CUDA for kernel in kernels):
@@ -133,6 +139,8 @@ class BuildSession:
 
     def close(self) -> None:
         """End the zygote and all runners, and remove the folder."""
+        if (gpu_session := vars(self).get("gpu_session")) is not None:
+            gpu_session.close()
         self._discard()
         self._compilers.close()
         self._own_folder.close()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import Artifact, Task
+from backends.dry_run.child import STOPPED
+from backends.dry_run.example import may_compile
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.request import Request
@@ -24,7 +26,7 @@ from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
-DRY_RUN_SHARE = 0.5
+DRY_RUN_SHARE = 0.8
 """The part of the build time that a dry run may take: what it does not compile, the run compiles."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
@@ -57,6 +59,9 @@ class Building:
         self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
         self._example: Any = None
+        self._gpu_building: Building | None = None
+        if build_session.gpu_session is not None:
+            self._gpu_building = Building(build_session.gpu_session, request, cancelled)
         self._cancelled = cancelled
 
     def build_all(self, kernel_runs: Iterable[KernelRun]) -> None:
@@ -74,6 +79,8 @@ class Building:
     def _build_in_time(self, kernel_run: KernelRun) -> None:
         try:
             self.build(kernel_run)
+            if self._gpu_building is not None:
+                self._gpu_building.check(kernel_run)
         except KernelFault as fault:
             if fault.status is not Status.TIMEOUT or not self._own_timeout:
                 raise
@@ -88,6 +95,27 @@ class Building:
         finally:
             kernel_run.close()
             kernel_run.build = making.build(time.monotonic() - began - (patience - self._patience))
+
+    def check(self, kernel_run: KernelRun) -> None:
+        """Compiles a kernel that runs elsewhere for this session's GPU. Raises KernelFault for what a compiler refuses.
+
+        What else becomes of this build is no fault, because the kernel does not run on that GPU.
+        """
+        kernel, session = kernel_run.kernel, self._build_session
+        if not kernel.is_reference and not may_compile(kernel):
+            return
+        session.start_zygote()
+        with session.job_folder() as folder:
+            build_run = KernelRun(kernel_run.role, kernel, session.private_folder(folder / "build"))
+            try:
+                self.build(build_run)
+                found = build_run.build.artifact.facts.get("dry_run", {})
+            except KernelFault as fault:
+                if fault.status is Status.COMPILE_ERROR:
+                    raise KernelFault(fault.status, f"for {session.target.arch}: {fault.message}", fault.log) from fault
+                found = {"ended": STOPPED, "reason": fault.message}
+        if may_compile(kernel):
+            kernel_run.build.artifact.facts["compiled_for"] = {"arch": session.target.arch, **found}
 
     def _restore_or_build(self, making: _Making) -> None:
         cache, kernel_run = self._build_session.builds, making.kernel_run
