@@ -91,7 +91,7 @@ class JobBuilder:
             return False
         key = building.build_key(kernel)
         if self._shared.contains(key):
-            if kernel.is_reference:
+            if kernel.is_reference and session.target.is_cuda:
                 self._learn_inputs(session, building, kernel)
             return False
         with self._shared.reserve(key, lambda: False, time.monotonic()) as reservation:
