@@ -48,8 +48,8 @@ class Artifact:
 class Task:
     """What a builder knows of the job beside the kernel.
 
-    `example`: the constructor arguments and inputs that the reference's builder found, in wire form (`domain.value`);
-    None if unknown or if there is no reference. `seconds`: what a dry run may take.
+    `example`: the constructor arguments and inputs that the reference's builder found, in wire form
+    (`backends.dry_run.example`); None without a reference. `seconds`: what a dry run may take.
     """
 
     example: Any = None

@@ -18,6 +18,8 @@ from domain.value import CodecError, TensorRef, Value
 _WORDS = ("triton", "cpp_extension")
 """A source without any of these compiles nothing when it is called."""
 SEED = 0
+UNKNOWN = "unknown"
+"""The wire form of the example of a reference that did not give one."""
 
 
 def may_compile(kernel: Kernel) -> bool:
@@ -27,18 +29,23 @@ def may_compile(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True)
 class Example:
-    """A reference's constructor arguments, and its inputs with a TensorRef for each tensor; None where unknown."""
+    """A reference's constructor arguments, and its inputs with a TensorRef for each tensor; None without a reference.
+
+    With `unknown` there is a reference whose inputs nobody knows.
+    """
 
     init: list[Any] | None = None
     inputs: list[Any] | None = None
+    unknown: bool = False
 
     @classmethod
     def from_wire(cls, wire: Any) -> Example:
         """Parses what `wire` made. Raises ValueError."""
-        decoded = values.decode(wire)
-        if decoded is None:
-            return cls()
-        match decoded:
+        match values.decode(wire):
+            case None:
+                return cls()
+            case str():
+                return cls(unknown=True)
             case (init, None | list() as inputs):
                 return cls(init_args.from_wire(init), inputs)
         raise CodecError("an example is a pair of constructor arguments and inputs")

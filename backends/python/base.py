@@ -76,13 +76,14 @@ class PythonBackend(Backend):
             facts = {"entry": entry.label, **self.facts(entry, kernel, target)}
         built = list(extensions.built)
         example = None
-        if target.is_cuda and not facts.get("compiled_ahead") and (may_compile(kernel) or kernel.is_reference):
+        may_compile_more = may_compile(kernel) and not facts.get("compiled_ahead")
+        if target.is_cuda and (may_compile_more or kernel.is_reference):
             before = extensions.files()
             run = self._dry_run(kernel, folder, target, extensions, task)
             if run.fault is not None:
                 raise run.fault
             built += [path.stem for key, path in extensions.files().items() if key not in before]
-            if may_compile(kernel):
+            if may_compile_more:
                 facts["dry_run"] = run.facts
             if deferred is not None and run.entry is not None:
                 facts["entry"], deferred = run.entry, None
@@ -99,6 +100,8 @@ class PythonBackend(Backend):
 
         def follow(world: World) -> None:
             given = Example.from_wire(task.example)
+            if given.unknown and kernel.io is None:
+                world.note_uncertain("the reference's inputs are unknown")
             with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE):
                 doing = "importing the source"
                 try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from backends.base import Artifact, Task
 from backends.dry_run.child import STOPPED
-from backends.dry_run.example import may_compile
+from backends.dry_run.example import UNKNOWN, may_compile
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.request import Request
@@ -58,7 +58,7 @@ class Building:
         self._left: float = self._timeout
         self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
-        self._example: Any = None
+        self._example: Any = UNKNOWN if request.reference is not None else None
         self._gpu_building: Building | None = None
         if build_session.gpu_session is not None:
             self._gpu_building = Building(build_session.gpu_session, request, cancelled)
@@ -150,7 +150,7 @@ class Building:
     def _finish(self, making: _Making, artifact: Artifact | None) -> None:
         making.artifact = artifact
         if artifact is not None and making.kernel_run.kernel.is_reference:
-            self._example = artifact.example
+            self._example = artifact.example or UNKNOWN
 
     def _count_wait(self, began: float) -> None:
         self._patience -= time.monotonic() - began

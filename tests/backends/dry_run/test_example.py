@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.dry_run.example import Example, may_compile
+from backends.dry_run.example import UNKNOWN, Example, may_compile
 from domain.value import CodecError
 from tests.backends.loading import kernel, loaded, tensor
 
@@ -49,7 +49,7 @@ def test_a_contracts_outputs_and_launch_constants_do_not_cross(tmp_path: Path) -
 def test_what_does_not_cross_is_unknown(tmp_path: Path) -> None:
     given = kernel(SOURCE)
     assert Example.wire(given, loaded(given, tmp_path), [object()]) is None
-    assert Example.from_wire(None) == Example()
+    assert Example.from_wire(None) == Example() and Example.from_wire(UNKNOWN).unknown
     with pytest.raises(CodecError):
         Example.from_wire([1, 2])
 

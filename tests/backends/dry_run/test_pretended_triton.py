@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from backends.base import Artifact
+from backends.dry_run.example import UNKNOWN
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.paths import ROOT
@@ -205,6 +206,12 @@ def test_a_kernel_that_does_not_compile_is_a_compile_error_of_the_build(tmp_path
     with pytest.raises(KernelFault, match="power of 2") as caught:
         in_builder(kernel(HEAD + WRONG + LAUNCHES["plain"] + CALLED), tmp_path, H200)
     assert caught.value.status is Status.COMPILE_ERROR and not caught.value.compiled
+
+
+@pytest.mark.slow
+def test_with_unknown_inputs_of_a_reference_it_is_left_to_the_run(tmp_path: Path) -> None:
+    told = in_builder(kernel(HEAD + WRONG + LAUNCHES["plain"] + CALLED), tmp_path, H200, UNKNOWN).facts["dry_run"]
+    assert told["ended"] == "stopped" and "not certain: the reference's inputs are unknown" in told["reason"]
 
 
 @pytest.mark.slow
