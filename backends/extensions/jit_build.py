@@ -28,8 +28,8 @@ from backends.base import Target
 from backends.binary.cuda_toolkit import cuda_home
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
-from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
-from domain.fault import KernelFault
+from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
+from domain.fault import KernelFault, may_pass_again
 from domain.result import Status
 
 FOLDER = "ext"
@@ -114,11 +114,18 @@ class Extensions:
                     build_ahead, self.build_ahead = self.build_ahead, None
                     try:
                         build_ahead(name, functools.partial(build, *args, **kwargs))
+                    except RuntimeError as error:
+                        message = str(error)
+                        if BUILD_FAILED in message and not may_pass_again(message):
+                            self._built.refuse(key, message)
+                        raise
                     finally:
                         self.build_ahead = build_ahead
                 return _StandIn(name, functools.partial(ExtensionCalled, f"extension {name} is called"))
             if only_compiles:
                 return self._compile_only(stock, call)
+            if (refusal := self._built.refusal(key)) is not None:
+                raise RuntimeError(refusal)
             extension = self._built.load(key)
             if extension is None:
                 if name not in self.compiled:

@@ -27,7 +27,7 @@ _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
 _BACKENDS = ROOT / "backends"
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
-_BUILD_FAILED = "Error building extension"
+BUILD_FAILED = "Error building extension"
 _COMPILER_ERROR = re.compile(r"^.*\b(?:fatal )?error\b ?:.*$|^.*ptxas fatal.*$|^.*undefined reference.*$", re.MULTILINE)
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
 _NO_GPU = (
@@ -78,7 +78,7 @@ def fault(
     log = _readable(error, folder)
     message = f"{doing}: {_headline(error, log)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
-    if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
+    if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
@@ -178,10 +178,10 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     text = text_of(error)
-    if _BUILD_FAILED not in text:
+    if BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]
-    first = _COMPILER_ERROR.search(log.partition(_BUILD_FAILED)[2])
+    first = _COMPILER_ERROR.search(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first[0].strip()}" if first else name
 
 

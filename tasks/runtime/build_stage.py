@@ -14,11 +14,10 @@ from typing import Any
 from backends.base import Artifact, Task
 from backends.dry_run.child import STOPPED
 from backends.dry_run.example import UNKNOWN, may_compile
-from domain.fault import KernelFault
+from domain.fault import KernelFault, may_pass_again
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status
-from sandbox.supervisor.machine_faults import may_pass_again
 from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache

@@ -225,7 +225,12 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return x + self.extension.function(1)
 """
-    assert in_builder(late(text), tmp_path, H200).facts["extensions"] == ["late"]
+    given = late(text)
+    artifact = in_builder(given, tmp_path, H200)
+    assert artifact.facts["extensions"] == artifact.facts["dry_run"]["compiled"][0].split()[1:] == ["late"]
+    executable = in_runner(given, tmp_path, artifact)
+    assert list(executable.compiled) == [], "nor is the other compiled again, to be refused again"
+    assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0]
 
 
 @pytest.mark.slow
