@@ -35,11 +35,29 @@ class Artifact:
     """The result of a build for the runner: files in the job folder, and facts about them (JSON-ready).
 
     `deferred` says why the build has to happen in the runner, under the lease (a source that insists on a GPU).
+    `example` are a reference's constructor arguments and inputs without content (`Task`), None if unknown.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
     deferred: str | None = None
     log: str = ""
+    example: Any = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a builder knows of the job beside the kernel.
+
+    `example`: the constructor arguments and inputs that the reference's builder found, in wire form
+    (`backends.dry_run.example`); None without a reference. `seconds`: what a dry run may take.
+    """
+
+    example: Any = None
+    seconds: float = 60.0
+
+
+ALONE = Task()
+"""The task of a kernel of which nothing else is known."""
 
 
 class Executable(ABC):
@@ -114,7 +132,7 @@ class Backend(ABC):
     kernel_type: ClassVar[KernelType]
 
     @abstractmethod
-    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Compiles into `folder` with no GPU visible."""
 
     @abstractmethod

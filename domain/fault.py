@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from domain.result import Status
@@ -15,6 +16,17 @@ NO_TEMPORARY = (
 """The hint for a source that was refused a path below /tmp. Another worker may allow it one."""
 LOST_EXIT = 71
 """Exit status of a pool child that can no longer use its device, so that it can judge no other job."""
+
+
+_PASSING = re.compile(
+    r"\b[Kk]illed\b|\bTerminated\b|terminated with signal|died (?:due to|with)|"
+    r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
+    r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
+    r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
+    rf"{DRIVER_FAILED}: |"
+    r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"
+    r"NVRTC_ERROR_(?!COMPILATION)\w+|(?:status|code)[ =](?:-\d|13[4-9]|143)"
+)
 
 
 class KernelFault(Exception):
@@ -77,3 +89,8 @@ def exception_chain(error: BaseException | None) -> list[BaseException]:
             chain.append(current)
             pending += [current.__cause__, current.__context__]
     return chain
+
+
+def may_pass_again(text: str) -> bool:
+    """Whether a compile error with that text may pass later or elsewhere: it is not cached, shared or reused."""
+    return NO_TEMPORARY in text or _PASSING.search(text) is not None

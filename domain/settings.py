@@ -38,6 +38,7 @@ class Settings:
 
     - `sandbox`: layers that a worker requires to start.
     - `lease_dir`: where jobs of all services queue for a device; services that share a device must share it.
+    - `build_for`: the architecture for which a service without a GPU compiles too, such as "sm_90"; None for none.
     - `shared_builds`: maximum size of the builds that nodes share; 0 for none.
     - `warm_reference`: maximum idle time of a reference's runner that is kept for the next job; 0 for none.
     - `drain_file`: while the file exists, the API takes no new jobs.
@@ -72,6 +73,7 @@ class Settings:
     shared_builds: int
     precompile_headers: bool
     warm_reference: float
+    build_for: str | None
     require_api_keys: str
     api_keys_file: Path
     key_requests_per_minute: int
@@ -134,6 +136,7 @@ def settings() -> Settings:
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 30.0, validate=validate.Range(0)),
+        build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),

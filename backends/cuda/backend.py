@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from backends.base import Artifact, Backend, Executable, Target
+from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
 from backends.cuda.argument_packing import check_arguments, mismatched_pointers
 from backends.cuda.build import Build
 from backends.cuda.signature import Parameter, without_table
@@ -28,7 +28,7 @@ class CudaBackend(Backend):
 
     kernel_type: ClassVar[KernelType] = KernelType.CUDA
 
-    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Compiles to machine code in `folder`, and checks the contract against the kernel's parameters."""
         io = _contract(kernel)
         build = Build(kernel, target.arch or DEFAULT_ARCH)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-INDEX = "built.json"
+INDEX, REFUSALS = "built.json", "refused.json"
 TEMPORARY = Path("/tmp")
 
 
@@ -85,6 +85,18 @@ class BuiltExtensions:
             self._folder.mkdir(exist_ok=True)
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
+    def refuse(self, key: str | None, message: str) -> None:
+        """Records a call whose source no compiler accepts."""
+        if key is not None:
+            self._folder.mkdir(exist_ok=True)
+            refusals = self._read(REFUSALS) | {key: message.replace(f"{self._folder.parent}/", "")}
+            (self._folder / REFUSALS).write_text(json.dumps(refusals), encoding="utf-8")
+
+    def refusal(self, key: str | None) -> str | None:
+        """What the compiler said of that call's source; None if it was not refused."""
+        message = self._read(REFUSALS).get(key or "")
+        return message if isinstance(message, str) else None
+
     def _within_job(self, place: str | Path) -> Path | None:
         """The path relative to the job's folder; None outside of it.
 
@@ -98,8 +110,11 @@ class BuiltExtensions:
         return None
 
     def _index(self) -> dict[str, list[Any]]:
+        return self._read(INDEX)
+
+    def _read(self, name: str) -> dict[str, Any]:
         try:
-            index: dict[str, list[Any]] = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
+            index: dict[str, Any] = json.loads((self._folder / name).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # A process that was killed may have left half of it.
             return {}
         return index

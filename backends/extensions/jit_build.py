@@ -21,14 +21,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch.utils import cpp_extension
 
 from backends.base import Target
 from backends.binary.cuda_toolkit import cuda_home
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
-from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
-from domain.fault import KernelFault
+from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
+from domain.fault import KernelFault, may_pass_again
 from domain.result import Status
 
 FOLDER = "ext"
@@ -51,11 +52,15 @@ _LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn"
 _TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
+class ExtensionCalled(BaseException):
+    """An extension's function was called that was only built. No `except Exception` of a source catches it."""
+
+
 class Extensions:
     """The extensions that one job's source builds: their names, those only compiled, and the compilers' output.
 
-    `compiled` names the extensions that were not built beforehand. With `build_ahead`, which performs a build, calls
-    only build and return a stand-in.
+    `compiled` names the extensions that were not built beforehand. With `build_ahead`, which performs the build of an
+    extension by its name, calls only build and return a stand-in.
     """
 
     def __init__(self, folder: Path, target: Target) -> None:
@@ -64,7 +69,7 @@ class Extensions:
         self.built: list[str] = []
         self.only_compiled: list[str] = []
         self.compiled: list[str] = []
-        self.build_ahead: Callable[[Callable[[], Any]], None] | None = None
+        self.build_ahead: Callable[[str, Callable[[], Any]], Any] | None = None
         self.log = ""
         self._built = BuiltExtensions(folder / FOLDER)
 
@@ -91,7 +96,7 @@ class Extensions:
 
     def require_device(self) -> None:
         """Raises KernelFault (UNSUPPORTED, compiled) if something was compiled that cannot run on this worker."""
-        if self.only_compiled:
+        if self.only_compiled and not self.target.is_cuda:
             raise _not_run(self.only_compiled, self.log)
 
     def builder(self, stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,18 +107,25 @@ class Extensions:
         def build(*args: Any, **kwargs: Any) -> Any:
             call = signature.bind(*args, **kwargs)
             _with_lines(call.arguments)
-            only_compiles = _wants_cuda(call.arguments) and not self.target.is_cuda
+            only_compiles = _wants_cuda(call.arguments) and (not self.target.is_cuda or torch.version.cuda is None)
             key, name = self._built.key(stock.__name__, call.arguments), str(call.arguments["name"])
             if self.build_ahead is not None:
-                if key is not None and not only_compiles and key not in self.files():
+                if key is not None and key not in self.files() and name not in self.only_compiled:
                     build_ahead, self.build_ahead = self.build_ahead, None
                     try:
-                        build_ahead(functools.partial(build, *args, **kwargs))
+                        build_ahead(name, functools.partial(build, *args, **kwargs))
+                    except RuntimeError as error:
+                        message = str(error)
+                        if BUILD_FAILED in message and not may_pass_again(message):
+                            self._built.refuse(key, message)
+                        raise
                     finally:
                         self.build_ahead = build_ahead
-                return _StandIn(name, functools.partial(RuntimeError, f"extension {name} is built, and not called yet"))
+                return _StandIn(name, functools.partial(ExtensionCalled, f"extension {name} is called"))
             if only_compiles:
                 return self._compile_only(stock, call)
+            if (refusal := self._built.refusal(key)) is not None:
+                raise RuntimeError(refusal)
             extension = self._built.load(key)
             if extension is None:
                 if name not in self.compiled:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from backends.base import Artifact, Backend, Executable, Target
+from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
+from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
+from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
-from backends.extensions.deferred_build import build_late
 from backends.python.float64_mode import Float64Mode
 from backends.source.argument_binding import (
     borrowed_arguments,
@@ -36,6 +37,9 @@ from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace
 
+DRY_SEED = 0
+"""The seed of a dry run, whose random numbers have no content."""
+
 
 class PythonBackend(Backend):
     """A source in Python. It is executed unchanged, once in the builder and once in the runner."""
@@ -52,27 +56,72 @@ class PythonBackend(Backend):
         """Facts about the entry that a kernel type adds after the import, still in the builder."""
         return {}
 
-    def build(self, kernel: Kernel, folder: Path, target: Target) -> Artifact:
+    def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Executes the source with no GPU visible, which compiles its extensions and reveals its errors.
 
-        A source that insists on a GPU is deferred to the runner.
+        For a GPU, a dry run then compiles what constructor and call compile. A source that insists on a GPU is left to
+        it, and deferred to the runner where the dry run cannot import it either.
         """
         extensions = _prepared(folder, target)
+        facts: dict[str, Any] = {}
+        deferred = None
         try:
             module = import_source(kernel.source_code, folder)
         except BaseException as error:
-            if target.is_cuda and asks_for_gpu(error):
-                reason = f"the source needs a GPU while it is imported ({summary(error)})"
-                return Artifact(deferred=reason, log=extensions.log)
-            raise _import_fault(error, folder, target) from error
-        entry = self.entry(module, kernel)
-        extensions.require_device()
-        build_late(extensions, module, entry, kernel.source_code)
-        facts: dict[str, Any] = {"entry": entry.label, "extensions": extensions.built, "headers": extensions.headers}
+            if not (target.is_cuda and asks_for_gpu(error)):
+                raise _import_fault(error, folder, target) from error
+            deferred = f"the source needs a GPU while it is imported ({summary(error)})"
+        else:
+            entry = self.entry(module, kernel)
+            extensions.require_device()
+            facts = {"entry": entry.label, **self.facts(entry, kernel, target)}
+        built = list(extensions.built)
+        example = None
+        may_compile_more = may_compile(kernel) and not facts.get("compiled_ahead")
+        if target.is_cuda and (may_compile_more or kernel.is_reference):
+            before = extensions.files()
+            run = self._dry_run(kernel, folder, target, extensions, task)
+            if run.fault is not None:
+                raise run.fault
+            built += [path.stem for key, path in extensions.files().items() if key not in before]
+            if may_compile_more:
+                facts["dry_run"] = run.facts
+            if deferred is not None and run.entry is not None:
+                facts["entry"], deferred = run.entry, None
+            example = run.example
+        facts |= {"extensions": built, "headers": extensions.headers}
         if extensions.kernels:
             facts["kernels"] = extensions.kernels
-        facts |= self.facts(entry, kernel, target)
-        return Artifact(facts=facts, log=extensions.log)
+        return Artifact(facts, deferred, extensions.log, example)
+
+    def _dry_run(
+        self, kernel: Kernel, folder: Path, target: Target, extensions: jit_build.Extensions, task: Task
+    ) -> DryRun:
+        """Imports, constructs and calls the source as the runner will, on fake tensors."""
+
+        def follow(world: World) -> None:
+            given = Example.from_wire(task.example)
+            if given.unknown and kernel.io is None:
+                world.note_uncertain("the reference's inputs are unknown")
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE):
+                doing = "importing the source"
+                try:
+                    module = import_source(kernel.source_code, folder)
+                    entry = self.entry(module, kernel)
+                    world.tell(entry=entry.label)
+                    doing = f"constructing {entry.label}"
+                    executable = PythonExecutable(module, entry, kernel, folder, target, given.init, DRY_SEED)
+                except Exception as error:
+                    raise fault(error, doing, folder, target) from error
+                args = given.arguments(kernel, executable)
+                if kernel.is_reference:
+                    world.tell(example=Example.wire(kernel, executable, args))
+                if args is None:
+                    raise Unfollowed("no inputs are known")
+                if may_compile(kernel):
+                    executable.call(args)
+
+        return dry_run(extensions, task.seconds, follow)
 
     def load(
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int

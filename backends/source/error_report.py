@@ -28,7 +28,7 @@ _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
 _BACKENDS = ROOT / "backends"
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
-_BUILD_FAILED = "Error building extension"
+BUILD_FAILED = "Error building extension"
 _TRITON_POSITION = re.compile(r"at (\d+):\d+:")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
 _NO_GPU = (
@@ -80,7 +80,7 @@ def fault(
     headline = _headline(error, log).replace(f"{folder}/", "")
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
-    if _BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
+    if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
@@ -187,17 +187,17 @@ def _headline(error: BaseException, log: str) -> str:
         *lines, reason = text.rstrip().splitlines()
         quoted = next((line.strip() for line in reversed(lines[1:]) if line.strip(" ^")), "")
         return f"{type(error).__name__}: {reason} (line {position[1]} of the kernel: `{quoted}`)"
-    if _BUILD_FAILED not in text:
+    if BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]
-    first = first_error(log.partition(_BUILD_FAILED)[2])
+    first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
 
 
 def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     """What to do about a failed build or about an extension that cannot be used, in brackets."""
     text = text_of(error)
-    message = (first_error(log.partition(_BUILD_FAILED)[2]) or "") if _BUILD_FAILED in text else text
+    message = (first_error(log.partition(BUILD_FAILED)[2]) or "") if BUILD_FAILED in text else text
     source = folder / FILE_NAME
     with contextlib.suppress(OSError):
         found = advice(message, log, source.read_text(encoding="utf-8", errors="replace") if source.exists() else "")

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import re
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from triton.backends.compiler import GPUTarget
 from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.errors import PTXASError
 
-from backends.binary.occupancy import WARP
+from backends.dry_run.pretended_triton import PretendedDriver
 from backends.triton import cache
 from backends.triton.launch import TritonLaunch, compile_fault
 from domain.contract import IOContract
-
-
-class _AbsentDevice:
-    """Replaces Triton's driver as far as compiling needs it: it reports the architecture."""
-
-    def __init__(self, arch: str) -> None:
-        self._target = GPUTarget("cuda", int(re.sub(r"\D", "", arch)), WARP)
-
-    def get_current_target(self) -> GPUTarget:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
 
 
 def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, Any]:
@@ -42,7 +24,7 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
     (compile_error) where Triton rejects the kernel.
     """
     before = driver._active
-    driver.set_active(_AbsentDevice(arch))
+    driver.set_active(PretendedDriver(arch))
     try:
         compiled = launch.warm_up([_stand_in(argument) for argument in io.args])
     except (CompilationError, PTXASError) as error:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from backends.base import Artifact, Executable, Target
 from backends.registry import backend
+from backends.source import init_args
 from domain import value as values
 from domain.kernel import Kernel
-from sandbox.protocol import init_args
 from sandbox.protocol.channel import Message
 from sandbox.runner.parameter_noise import left_global_state, noised_parameters
 

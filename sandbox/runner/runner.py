@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from backends.base import Executable, Target
+from backends.base import Executable, Target, Task
 from backends.registry import backend
 from domain import value as values
 from domain.value import TensorRef
@@ -70,8 +71,8 @@ class Runner:
         """Compiles in this process, with no GPU visible."""
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         kernel, target = assignment(message)
-        artifact = backend(kernel.kernel_type).build(kernel, self.folder, target)
-        return {"op": "built", "facts": artifact.facts, "deferred": artifact.deferred, "log": artifact.log}
+        artifact = backend(kernel.kernel_type).build(kernel, self.folder, target, Task(**message["task"]))
+        return {"op": "built", **asdict(artifact)}
 
     def open_device(self, message: Message) -> Message:
         """Creates the GPU's context, before there is a submission."""

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from backends.dry_run import fake_tensors
 from backends.triton import cache_key
 from sandbox.isolation import process_tree
 from sandbox.isolation.apply import Confinement
@@ -159,6 +160,7 @@ def main() -> None:
         missing = preload()
         if gpu:
             cache_key.cache_identity(arch)
+            fake_tensors.preload()
         else:
             # Done once here: it would take each runner 3 ms.
             importlib.import_module("backends.interpreter.patches").install()

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from domain.fault import DRIVER_FAILED, NO_TEMPORARY
+from domain.fault import DRIVER_FAILED
 
 LEAST_FREE_BYTES = 16 << 20
 """Minimum free space of a volume that is not full, in bytes: an object file of an extension takes 1 to 20 MiB."""
@@ -43,15 +43,6 @@ _OF_A_SOURCE = re.compile(r"\s|\||In file included|[^:\s][^:]*:\d+(?::\d+)?: |[^
 """Lines that quote a source or report about one of its lines: a source may contain any words."""
 _UNDEFINED = "undefined reference"
 
-_PASSING = re.compile(
-    r"\b[Kk]illed\b|\bTerminated\b|terminated with signal|died (?:due to|with)|"
-    r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
-    r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
-    r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
-    rf"{DRIVER_FAILED}: |"
-    r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"
-    r"NVRTC_ERROR_(?!COMPILATION)\w+|(?:status|code)[ =](?:-\d|13[4-9]|143)"
-)
 _PROCESSES = re.compile(r"can't start new thread|Resource temporarily unavailable|[Cc]annot fork")
 
 
@@ -68,11 +59,6 @@ def machine_line(text: str) -> str | None:
         elif not _OF_A_SOURCE.match(line) and _UNDEFINED not in line and _MACHINE.search(line):
             return line
     return None
-
-
-def may_pass_again(text: str) -> bool:
-    """Whether a compile error with that text may pass later or elsewhere: it is not cached, shared or reused."""
-    return NO_TEMPORARY in text or _PASSING.search(text) is not None
 
 
 def is_full(folder: Path) -> bool:

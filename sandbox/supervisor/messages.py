@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
+from domain import value as values
 from domain.draw_on import DrawOn
 from domain.listing import Form
-from domain.value import MAX_BYTES, TensorRef
+from domain.value import MAX_BYTES, CodecError, TensorRef
 from sandbox.protocol import output_structure
 from sandbox.protocol.arena import describe, without_contents
 from sandbox.protocol.channel import finite_numbers
@@ -26,6 +27,8 @@ MAX_FLOPS = 10**21
 MAX_LAUNCHES = 10**6
 MAX_NAME = 64
 MAX_FACT_CHARS = 2048
+MAX_EXAMPLE_CHARS = 1 << 16
+"""Maximum size of a reference's arguments as JSON, in characters: a builder of a candidate gets them."""
 MAX_FACTS_CHARS = 1 << 20
 """Maximum size of all facts as JSON, in characters: they are sent to the runner and stored with the result."""
 
@@ -236,8 +239,17 @@ def parse_facts(wire: Any) -> dict[str, Any]:
     return plain_facts
 
 
+def parse_example(wire: Any) -> Any:
+    """A builder's example of inputs, which only another builder reads; None unless it is small and valid."""
+    try:
+        values.decode(wire)
+        return wire if len(json.dumps(wire)) <= MAX_EXAMPLE_CHARS else None
+    except CodecError:
+        return None
+
+
 def _fact(value: Any) -> Any:
-    """A plain value, a group of plain values, or a list of either."""
+    """A plain value, a group of plain values and lists of texts, or a list of either."""
     match value:
         case dict() if len(value) <= MAX_FACTS:
             return _group(value)
@@ -247,7 +259,10 @@ def _fact(value: Any) -> Any:
 
 
 def _group(wire: dict[Any, Any]) -> dict[str, Any]:
-    return {str(key)[:64]: _plain(value) for key, value in list(wire.items())[:MAX_FACTS]}
+    return {
+        str(key)[:64]: [_text(item) for item in value[:MAX_FACTS]] if isinstance(value, list) else _plain(value)
+        for key, value in list(wire.items())[:MAX_FACTS]
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from backends.base import Artifact, Target
+from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
 from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
@@ -32,6 +32,7 @@ from sandbox.supervisor.messages import (
     Probe,
     parse_code,
     parse_draw_on,
+    parse_example,
     parse_facts,
     parse_operations,
     parse_probe,
@@ -67,14 +68,15 @@ class Session:
         self._arena_limit = arena_limit
         self._arena_device = arena_device or target.device
 
-    def build(self, kernel: Kernel) -> Artifact:
+    def build(self, kernel: Kernel, task: Task = ALONE) -> Artifact:
         """Has the runner compile without a visible GPU. The runner can do nothing else afterwards."""
-        reply = self.runner.request({"op": "build", **self._assignment(kernel)})
+        reply = self.runner.request({"op": "build", "task": asdict(task), **self._assignment(kernel)})
         deferred = reply.get("deferred")
         return Artifact(
             facts=parse_facts(reply.get("facts")),
             deferred=str(deferred)[:MAX_MESSAGE] if deferred is not None else None,
             log=str(reply.get("log") or "")[:MAX_LOG],
+            example=parse_example(reply.get("example")),
         )
 
     def code(self, forms: Iterable[Form]) -> CodeListing:

@@ -21,7 +21,7 @@ from backends.base import Artifact
 from domain.fault import KernelFault
 from domain.result import Status
 from sandbox.isolation.scratch_dir import MAX_DEPTH
-from sandbox.supervisor.messages import parse_facts
+from sandbox.supervisor.messages import parse_example, parse_facts
 from tasks.builds.folder_digest import permissions
 
 MAX_BYTES = 256 << 20
@@ -208,7 +208,10 @@ def _note(wire: dict[str, Any]) -> Note:
     if wire["artifact"] is not None:
         artifact_fields = wire["artifact"]
         artifact = Artifact(
-            parse_facts(_typed(dict, artifact_fields["facts"])), None, _typed(str, artifact_fields["log"])
+            parse_facts(_typed(dict, artifact_fields["facts"])),
+            None,
+            _typed(str, artifact_fields["log"]),
+            parse_example(artifact_fields["example"]),
         )
         if artifact_fields["deferred"] is not None:
             raise ValueError("a build that was put off is none")

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from backends.base import Target
+from backends.dry_run.example import may_compile
 from domain.fault import InfrastructureFault
 from domain.kernel import Kernel, KernelType
 from domain.settings import settings
@@ -75,11 +77,15 @@ class BuildSession:
             )
         return self._zygote
 
-    def build_key(self, kernel: Kernel) -> str:
-        """The key of this kernel's build for this target in the build caches."""
+    def build_key(self, kernel: Kernel, example: Any = None) -> str:
+        """The key of this kernel's build for this target in the build caches; `example` as `example_for` gives it."""
         wire = kernel.to_wire()
         own = processor() if not self.target.is_cuda or "native" in json.dumps(wire) else None
-        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain])
+        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example])
+
+    def example_for(self, kernel: Kernel, example: Any) -> Any:
+        """What of the reference's example the kernel's build depends on: all of it, or None."""
+        return example if self.target.is_cuda and not kernel.is_reference and may_compile(kernel) else None
 
     @property
     def toolchain(self) -> str:
@@ -91,6 +97,12 @@ class BuildSession:
         """The target of this session's builds, as build-only workers need it: the device of this node runs them."""
         arch = self.target.arch or device_info.CPU_ONLY
         return BuildTarget(device_info.detect().model, arch, self.toolchain)
+
+    @cached_property
+    def gpu_session(self) -> BuildSession | None:
+        """Compiles for the GPU that BUILD_FOR names; None without that setting, and where there is a GPU."""
+        arch = settings().build_for
+        return None if self.target.is_cuda or arch is None else BuildSession(Target("cuda:0", arch), self.name)
 
     def ready_compilers(self, kernels: list[Kernel]) -> None:
         """Start precompiling headers in the background, once a kernel may use them."""
@@ -127,6 +139,8 @@ class BuildSession:
 
     def close(self) -> None:
         """End the zygote and all runners, and remove the folder."""
+        if (gpu_session := vars(self).get("gpu_session")) is not None:
+            gpu_session.close()
         self._discard()
         self._compilers.close()
         self._own_folder.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from domain.fault import may_pass_again
 from domain.flags import CUT_SHORT
 from domain.result import Status
-from sandbox.supervisor.machine_faults import may_pass_again
 
 RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})
 NOTHING_RAN = frozenset({Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 from redis import Redis
 
@@ -84,17 +85,24 @@ class JobBuilder:
 
     def _build_missing(self, session: BuildSession, building: Building, kernel: Kernel) -> bool:
         """Build a kernel, unless its build is shared or another node makes it; returns whether it was built."""
-        if session.target.is_cuda and kernel.kernel_type is KernelType.TRITON and missing_driver() is not None:
+        if session.target.is_cuda and _launches_triton(kernel) and missing_driver() is not None:
             # Without the driver, the first call would compile the rest while the job holds its device.
             log.info("no triton kernel is built here: %s (see docs/operations.md)", missing_driver())
             return False
-        key = session.build_key(kernel)
+        key = building.build_key(kernel)
         if self._shared.contains(key):
+            if kernel.is_reference and session.target.is_cuda:
+                self._learn_inputs(session, building, kernel)
             return False
         with self._shared.reserve(key, lambda: False, time.monotonic()) as reservation:
             if reservation.mine:
                 self._build(session, building, kernel, key)
         return reservation.mine
+
+    def _learn_inputs(self, session: BuildSession, building: Building, kernel: Kernel) -> None:
+        """Has `building` read a reference's build, on which the candidate's depends."""
+        with session.job_folder() as folder, suppress(KernelFault):
+            building.build(KernelRun("kernel", kernel, session.private_folder(folder / "build")))
 
     def _build(self, session: BuildSession, building: Building, kernel: Kernel, key: str) -> None:
         session.ready_compilers([kernel])
@@ -114,3 +122,7 @@ class JobBuilder:
                 kernel_run.close()
         arch, took_s = session.target.arch or CPU_ONLY, time.monotonic() - began
         log.info("build %s: %s %s for %s in %.1f s", key, kernel.kernel_type, ended, arch, took_s)
+
+
+def _launches_triton(kernel: Kernel) -> bool:
+    return kernel.kernel_type is KernelType.TRITON or "triton" in kernel.source_code

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from backends.base import Artifact
-from domain.fault import KernelFault
+from backends.base import Artifact, Task
+from backends.dry_run.child import STOPPED
+from backends.dry_run.example import UNKNOWN, may_compile
+from domain.fault import KernelFault, may_pass_again
+from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status
-from sandbox.supervisor.machine_faults import may_pass_again
 from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache
@@ -22,6 +25,8 @@ from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
+DRY_RUN_SHARE = 0.8
+"""The part of the build time that a dry run may take: what it does not compile, the run compiles."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
@@ -43,7 +48,7 @@ class Building:
     """The builds of one request.
 
     If another job is building the same source, this one waits for it, at most for its own build time, and then builds
-    itself. Waiting does not count as build time.
+    itself. Waiting does not count as build time. What a reference's build says of its inputs goes to the candidate's.
     """
 
     def __init__(self, build_session: BuildSession, request: Request, cancelled: Callable[[], bool]) -> None:
@@ -52,6 +57,10 @@ class Building:
         self._left: float = self._timeout
         self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
+        self._example: Any = UNKNOWN if request.reference is not None else None
+        self._gpu_building: Building | None = None
+        if build_session.gpu_session is not None:
+            self._gpu_building = Building(build_session.gpu_session, request, cancelled)
         self._cancelled = cancelled
 
     def build_all(self, kernel_runs: Iterable[KernelRun]) -> None:
@@ -69,6 +78,8 @@ class Building:
     def _build_in_time(self, kernel_run: KernelRun) -> None:
         try:
             self.build(kernel_run)
+            if self._gpu_building is not None:
+                self._gpu_building.check(kernel_run)
         except KernelFault as fault:
             if fault.status is not Status.TIMEOUT or not self._own_timeout:
                 raise
@@ -84,13 +95,34 @@ class Building:
             kernel_run.close()
             kernel_run.build = making.build(time.monotonic() - began - (patience - self._patience))
 
+    def check(self, kernel_run: KernelRun) -> None:
+        """Compiles a kernel that runs elsewhere for this session's GPU. Raises KernelFault for what a compiler refuses.
+
+        What else becomes of this build is no fault, because the kernel does not run on that GPU.
+        """
+        kernel, session = kernel_run.kernel, self._build_session
+        if not kernel.is_reference and not may_compile(kernel):
+            return
+        session.start_zygote()
+        with session.job_folder() as folder:
+            build_run = KernelRun(kernel_run.role, kernel, session.private_folder(folder / "build"))
+            try:
+                self.build(build_run)
+                found = build_run.build.artifact.facts.get("dry_run", {})
+            except KernelFault as fault:
+                if fault.status is Status.COMPILE_ERROR:
+                    raise KernelFault(fault.status, f"for {session.target.arch}: {fault.message}", fault.log) from fault
+                found = {"ended": STOPPED, "reason": fault.message}
+        if may_compile(kernel):
+            kernel_run.build.artifact.facts["compiled_for"] = {"arch": session.target.arch, **found}
+
     def _restore_or_build(self, making: _Making) -> None:
         cache, kernel_run = self._build_session.builds, making.kernel_run
         if cache is None:
             making.origin["compile_cache"] = OFF
             self._compile(making)
             return
-        key, shared = self._build_session.build_key(kernel_run.kernel), self._build_session.shared
+        key, shared = self.build_key(kernel_run.kernel), self._build_session.shared
         began = time.monotonic()
         with cache.build_lock(key, self._cancelled, self._patience):
             self._count_wait(began)
@@ -106,6 +138,18 @@ class Building:
                 with shared.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
                     self._count_wait(began)
                     self._use_shared_or_build(making, cache, shared, key, entry.packed)
+
+    def build_key(self, kernel: Kernel) -> str:
+        """The key of this kernel's build, for the reference that was built before it."""
+        return self._build_session.build_key(kernel, self._example_for(kernel))
+
+    def _example_for(self, kernel: Kernel) -> Any:
+        return self._build_session.example_for(kernel, self._example)
+
+    def _finish(self, making: _Making, artifact: Artifact | None) -> None:
+        making.artifact = artifact
+        if artifact is not None and making.kernel_run.kernel.is_reference:
+            self._example = artifact.example or UNKNOWN
 
     def _count_wait(self, began: float) -> None:
         self._patience -= time.monotonic() - began
@@ -158,7 +202,7 @@ class Building:
 
     def _use(self, making: _Making, cached: Finished) -> None:
         making.kernel_run.output = cached.output
-        making.artifact = cached.artifact
+        self._finish(making, cached.artifact)
         self._note_builder(making, cached.by)
         if cached.fault is not None:
             raise cached.fault
@@ -176,7 +220,9 @@ class Building:
             kernel_run.session = self._build_session.session(
                 kernel_run.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
             )
-            making.artifact = artifact = kernel_run.session.build(kernel_run.kernel)
+            task = Task(self._example_for(kernel_run.kernel), self._left * DRY_RUN_SHARE)
+            artifact = kernel_run.session.build(kernel_run.kernel, task)
+            self._finish(making, artifact)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.
             kernel_run.seal()
             return artifact

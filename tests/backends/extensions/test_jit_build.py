@@ -25,15 +25,15 @@ from tests.backends.loading import CPU, SEED, kernel, refusal
 
 BUILDER = """
 import json, pathlib, sys
-from backends.base import Target
+from backends.base import Target, Task
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-wire, folder, device, arch = json.load(sys.stdin)
+wire, folder, device, arch, example = json.load(sys.stdin)
 kernel = Kernel.from_wire(wire)
 try:
-    artifact = backend(kernel.kernel_type).build(kernel, pathlib.Path(folder), Target(device, arch))
-    answer = {"artifact": [artifact.facts, artifact.deferred, artifact.log]}
+    artifact = backend(kernel.kernel_type).build(kernel, pathlib.Path(folder), Target(device, arch), Task(example))
+    answer = {"artifact": [artifact.facts, artifact.deferred, artifact.log, artifact.example]}
 except KernelFault as fault:
     answer = {"fault": [fault.status.value, fault.message, fault.log, fault.compiled]}
 sys.stdout.flush()
@@ -47,12 +47,18 @@ with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 H200 = Target("cuda:0", "sm_90")
 
 
-def in_builder(given: Kernel, folder: Path, target: Target = CPU) -> Artifact:
+def in_builder(given: Kernel, folder: Path, target: Target = CPU, example: Any = None) -> Artifact:
     """Built in a process of its own that sees no GPU, as the service does."""
     done = subprocess.run(
         [sys.executable, "-c", BUILDER],
-        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch]),
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1", "PATH": os.defpath},
+        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example]),
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            "PATH": os.defpath,
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -62,8 +68,7 @@ def in_builder(given: Kernel, folder: Path, target: Target = CPU) -> Artifact:
     if "fault" in answer:
         status, message, log, compiled = answer["fault"]
         raise KernelFault(Status(status), message, log, compiled=compiled)
-    facts, deferred, log = answer["artifact"]
-    return Artifact(facts=facts, deferred=deferred, log=log)
+    return Artifact(*answer["artifact"])
 
 
 def in_runner(given: Kernel, folder: Path, artifact: Artifact, target: Target = CPU) -> Executable:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from backends.extensions import toolchain
-from domain.fault import InfrastructureFault, KernelFault, Unproven
+from domain.fault import InfrastructureFault, KernelFault, Unproven, may_pass_again
 from domain.kernel import Kernel, KernelType
 from domain.result import Status
 from sandbox.isolation import oom_kills, scratch_dir
 from sandbox.supervisor import machine_faults
-from sandbox.supervisor.machine_faults import machine_line, may_pass_again
+from sandbox.supervisor.machine_faults import machine_line
 from sandbox.supervisor.session import Session
 from tests.sandbox.build_request import build_request
 from tests.sandbox.killed_compilers import compilers_killed

@@ -22,6 +22,7 @@ from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, CodeLis
         ({"l": ["a", 1, None]}, {"l": ["a", "1", "None"]}),
         ({"k": [{"name": "f", "registers": 32}]}, {"k": [{"name": "f", "registers": 32}]}),
         ({"o": {"theoretical": 0.5, "limited_by": "warps"}}, {"o": {"theoretical": 0.5, "limited_by": "warps"}}),
+        ({"o": {"compiled": ["f", 1], "ended": "completed"}}, {"o": {"compiled": ["f", "1"], "ended": "completed"}}),
         ({"o": {"deep": {"deeper": 1}}}, {"o": {"deep": "{'deeper': 1}"}}),
         ({"f": math.inf, "big": 2**70}, {"f": "inf", "big": str(2**70)}),
         ("no facts", {}),
@@ -30,6 +31,12 @@ from sandbox.supervisor.messages import MAX_FACT_CHARS, MAX_FACTS_CHARS, CodeLis
 )
 def test_facts_are_plain_groups_of_plain_ones_or_lists_of_either(wire: Any, held: dict[str, Any]) -> None:
     assert parse_facts(wire) == held
+
+
+@pytest.mark.parametrize("wire", [[object()], {"$": "pickle"}, ["x" * 70_000], [["long"] * 20_000], 2**70])
+def test_an_example_that_no_builder_could_read_is_none(wire: Any) -> None:
+    assert messages.parse_example(wire) is None
+    assert messages.parse_example({"$": "tuple", "items": [None, [1]]}) == {"$": "tuple", "items": [None, [1]]}
 
 
 def test_facts_are_bounded() -> None:

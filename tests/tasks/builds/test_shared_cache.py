@@ -174,7 +174,13 @@ def member(name: str, content: bytes = b"", **more: Any) -> tuple[tarfile.TarInf
 
 NOTE = {
     "key": KEY,
-    **{"artifact": {"facts": {}, "deferred": None, "log": ""}, "fault": None, "output": "", "at": 0.0, "by": "evil"},
+    **{
+        "artifact": {"facts": {}, "deferred": None, "log": "", "example": None},
+        "fault": None,
+        "output": "",
+        "at": 0.0,
+        "by": "evil",
+    },
     # Of an empty folder.
     **{"digest": "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8", "folder": "/job"},
 }
@@ -224,7 +230,9 @@ POISON: dict[str, Callable[[], bytes]] = {
     "a device": lambda: packed(NOTE, member("files/null", type=tarfile.CHRTYPE)),
     "too deep": lambda: packed(NOTE, member("files/" + "a/" * 1500 + "b")),
     "too many": lambda: packed(NOTE, *(member(f"files/{number}") for number in range(build_archive.MAX_FILES + 1))),
-    "facts that are none": lambda: packed({**NOTE, "artifact": {"facts": [], "deferred": None, "log": ""}}),
+    "facts that are none": lambda: packed(
+        {**NOTE, "artifact": {"facts": [], "deferred": None, "log": "", "example": None}}
+    ),
     "a verdict": lambda: packed({**NOTE, "artifact": None, "fault": ["passed", "", "", True]}),
     "neither end": lambda: packed({**NOTE, "artifact": None}),
     "a time beyond all numbers": lambda: packed({**NOTE, "at": 10**400}),

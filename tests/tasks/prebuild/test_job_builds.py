@@ -271,3 +271,25 @@ def test_without_a_driver_no_fault_is_shared_that_may_come_from_that(
     keys = {name: job_builder.session("sm_90").build_key(kernel) for name, kernel in sources.items()}
     expected = {"cuda", "wrong cuda", "torch"} | ({"triton"} if missing_driver() is None else set())
     assert {name for name, key in keys.items() if key in shared_keys(redis)} == expected
+
+
+def test_a_candidates_build_for_a_gpu_is_that_for_its_reference(
+    redis: Redis, records: JobStore, job_builder: JobBuilder
+) -> None:
+    """What its calls compile depends on the reference's inputs; so its key does, also where the reference is shared."""
+    session = job_builder.session("sm_90")
+    announce(session, "h200", "sm_90")
+    reference = Kernel(RELU, KernelType.TORCH)
+    sources = {name: f"# {name} of cpp_extension\n{RELU}" for name in ("one", "another")}
+    jobs = {name: Request(Kernel(source, KernelType.TORCH), reference, timeout=60) for name, source in sources.items()}
+    for name, asked in jobs.items():
+        records.create(name, asked)
+    assert [job_builder.build(name) for name in jobs] == [2, 1], "the reference is built once"
+    for name, asked in jobs.items():
+        with session.job_folder() as folder:
+            kernel_runs = [
+                KernelRun(role, kernel, session.private_folder(folder / role)) for role, kernel in asked.kernels.items()
+            ]
+            Building(session, asked, lambda: False).build_all(kernel_runs)
+        assert [each.build.origin["compile_cache"] for each in kernel_runs] == ["hit", "hit"], name
+        assert session.build_key(kernel_runs[-1].kernel) not in shared_keys(redis), "its key without a reference"

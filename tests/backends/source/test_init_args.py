@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from backends.source.init_args import from_wire, to_wire
 from domain.value import Unserializable, decode, leaves
-from sandbox.protocol.init_args import from_wire, to_wire
 
 ITSELF: list[Any] = []
 ITSELF.append(ITSELF)

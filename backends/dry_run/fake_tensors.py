@@ -1,0 +1,125 @@
+"""Tensors without content on a GPU that is not there: torch's fake tensors, adapted to a process without CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+DEVICE = torch.device("cuda:0")
+
+_CUDA, _META, _KINDS = 1, 14, 15
+"""Indexes and number of kinds of device (c10/core/DeviceType.h)."""
+_GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
+"""c10::impl::device_guard_impl_registry, one pointer for each kind of device."""
+_IMPORTED_LATE = (
+    "torch._dynamo",
+    "torch._meta_registrations",
+    "torch._decomp",
+    "torch._refs",
+    "torch.fx.experimental.symbolic_shapes",
+)
+"""Modules that fake tensors import at their first use, in 2 s."""
+
+
+def preload() -> None:
+    """Imports what fake tensors import late. Call it in the zygote, which must not enter the fake world itself."""
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
+
+
+@contextmanager
+def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
+    """A block in which new tensors are fake, and those of the device `cuda` need no GPU; its process ends after it.
+
+    `note_failure` gets each exception of an operation: it may be due to the tensors' missing content. A source that
+    reads one number of a tensor gets a usual one.
+    """
+    _set_device_guard()
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
+    with _FakeTensors(note_failure), _IndexedDevice():
+        yield
+
+
+class _FakeTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
+    def __init__(self, note_failure: Callable[[BaseException], None]) -> None:
+        # Modules of torch hold a few real tensors, and a source may get some from numpy.
+        super().__init__(allow_non_fake_inputs=True)
+        self._note_failure = note_failure
+
+    @property
+    def avoid_device_init(self) -> bool:
+        """True although `torch.cuda.is_available()` pretends a GPU."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
+        except BaseException as error:
+            self._note_failure(error)
+            if isinstance(error, DataDependentOutputException):
+                return _usual(func, args)
+            raise
+
+
+def _usual(func: Any, args: Any) -> bool | int | float:
+    """A number that a tensor's content may well be: two tensors are equal, sizes are multiples of 16."""
+    if func is not torch.ops.aten._local_scalar_dense.default:
+        return True
+    (tensor,) = args
+    if tensor.is_floating_point():
+        return 1.0
+    return True if tensor.dtype is torch.bool else 16
+
+
+class _IndexedDevice(TorchFunctionMode):
+    """Gives the device `cuda` its index in `Tensor.to` and `Tensor.cuda`, which would ask CUDA for the current one."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.cuda:
+            return args[0].to(DEVICE)
+        if func is torch.Tensor.to:
+            args, kwargs = tuple(map(_indexed, args)), {name: _indexed(value) for name, value in kwargs.items()}
+        elif func is torch.Tensor.pin_memory:
+            return args[0]
+        return func(*args, **kwargs)
+
+
+def _indexed(value: Any) -> Any:
+    if isinstance(value, str | torch.device) and str(value) == DEVICE.type:
+        return DEVICE
+    return value
+
+
+def _apply(module: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+    """`torch.nn.Module._apply`, which cannot exchange a fake parameter in place: this one puts a new one there."""
+    for child in module.children() if recurse else ():
+        child._apply(change)  # type: ignore[no-untyped-call]
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            changed = change(parameter.detach())
+            module._parameters[name] = torch.nn.Parameter(changed, requires_grad=parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = change(buffer)
+    return module
+
+
+def _set_device_guard() -> None:
+    """Lets torch's C++ code switch to a device that is not there, which changes nothing."""
+    torch._C._ensureCUDADeviceGuardSet()
+    if torch.version.cuda is None:
+        # torch's function replaces a guard, and a torch without CUDA has none. That of the meta device does nothing.
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        guards = (ctypes.c_void_p * _KINDS).in_dll(library, _GUARDS)
+        guards[_CUDA] = guards[_META]

@@ -1,0 +1,77 @@
+"""A service without a GPU compiles for the architecture that BUILD_FOR names, and judges what a compiler refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from domain.request import Request
+from domain.result import Outcome, Status
+from domain.settings import settings
+from tasks.evaluation.pipeline import run
+from tasks.runtime.worker_context import WorkerContext
+from tests.own_worker import own_worker
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+
+REFERENCE = """
+class Model(nn.Module):
+    def forward(self, x):
+        return x @ x
+def get_inputs():
+    return [torch.randn(EXTENT, EXTENT)]
+"""
+CANDIDATE = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(x, y, EXTENT: tl.constexpr):
+    at = tl.arange(0, EXTENT)[:, None] * EXTENT + tl.arange(0, EXTENT)[None, :]
+    tile = tl.load(x + at)
+    tl.store(y + at, tl.dot(tile, tile, input_precision="ieee"))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        product[(1,)](x, y, EXTENT=x.shape[0])
+        return y
+"""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[WorkerContext]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BUILD_FOR", "sm_90")
+        with own_worker() as made:
+            yield made
+    settings.cache_clear()
+
+
+def outcome(worker: WorkerContext, extent: int) -> Outcome:
+    kernels: dict[str, Any] = {
+        "ref_kernel": {"source_code": REFERENCE.replace("EXTENT", str(extent)), "kernel_type": "torch"},
+        "kernel": {"source_code": CANDIDATE, "kernel_type": "torch"},
+    }
+    return run(Request.from_wire({**kernels, "num_trials": 1, "timeout": 300, "budget": "quick"}), worker).outcome
+
+
+def test_what_compiles_is_listed(worker: WorkerContext) -> None:
+    found = outcome(worker, 16)
+    assert found.status is Status.PASSED
+    assert found.build["compiled_for"] == {
+        "arch": "sm_90",
+        "compiled": ["product"],
+        "ended": "completed",
+        "reason": None,
+    }
+
+
+def test_what_the_interpreter_accepts_and_the_compiler_refuses_is_a_compile_error(worker: WorkerContext) -> None:
+    """A tensor core's product has at least 16 terms. The same candidate passes above, beside a larger reference."""
+    found = outcome(worker, 8)
+    assert found.status is Status.COMPILE_ERROR
+    assert str(found.message).startswith("for sm_90: calling class ModelNew") and "K >= " in found.log
