@@ -49,7 +49,7 @@ class Usage:
 
     def begin(self) -> None:
         """Called before the submission arrives: earlier changes of the disk are not its doing."""
-        self._room = scratch_dir.free_bytes(self._folder)
+        self._room, self._disk_was_full = scratch_dir.free_bytes(self._folder), False
 
     def check(self, now: float, *, idle: bool) -> None:
         """Raises KernelFault (OUT_OF_MEMORY) if a limit is exceeded. `now` is from time.monotonic().

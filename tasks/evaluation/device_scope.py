@@ -95,7 +95,8 @@ class DeviceScope:
         reference, device = self._kernel_runs[0], self._job.worker.device
         usual = self.memory_plan is not None and not self.memory_plan.one_call
         no_fault = all(kernel_run.fault is None for kernel_run in self._kernel_runs)
-        if usual and no_fault and (device.has_room or not device.is_cuda):
+        has_room = device.has_room or not device.is_cuda
+        if usual and no_fault and has_room and self._job.worker.warm_reference.enabled:
             reference.keep_key = reference_key(self._job.request, self._job.queues)
 
     def stop_job_time(self) -> None:

@@ -48,13 +48,11 @@ def _take_runners(job: JobContext, kernel_runs: list[KernelRun]) -> None:
 
     The reference's is the one of an earlier job, if one was kept.
     """
-    launch_ms = None
-    if job.request.reference is not None:
-        key = reference_key(job.request, job.queues)
-        warm = job.worker.warm_reference.take(key, job.cancelled, memory_is_short=job.queues.one_call)
-        if warm is not None:
-            kernel_runs[0].take_warm_runner(warm.runner, warm.seal, warm.jobs)
-            launch_ms = warm.runner.launch_ms
+    key, launch_ms = reference_key(job.request, job.queues), None
+    warm = job.worker.warm_reference.take(key, job.cancelled, memory_is_short=job.queues.one_call)
+    if warm is not None:
+        kernel_runs[0].take_warm_runner(warm.runner, warm.seal, warm.jobs)
+        launch_ms = warm.runner.launch_ms
     new = [kernel_run for kernel_run in kernel_runs if kernel_run.session is None]
     folders, multi_queue_roles = [kernel_run.folder for kernel_run in new], job.queues.of(new)
     runners = job.worker.acquire_runners(

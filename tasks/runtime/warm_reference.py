@@ -52,10 +52,11 @@ class WarmRunner:
 class WarmReference:
     """The one runner that a pool child keeps.
 
-    It ends after `idle_s` seconds without a job. `quiet` is a block in which no window runs.
+    It ends after `idle_s` seconds without a job; with 0, none is kept. `quiet` is a block in which no window runs.
     """
 
     def __init__(self, idle_s: float, device: Device, quiet: Callable[[Cancelled], AbstractContextManager[None]]):
+        self.enabled = idle_s > 0
         self._idle_s = idle_s
         self._device = device
         self._quiet = quiet
@@ -84,7 +85,7 @@ class WarmReference:
     def keep(self, kernel_run: KernelRun) -> None:
         """Keeps the runner of a reference that is marked so, if the job left nothing in it; else its caller ends it."""
         key, kernel_run.keep_key = kernel_run.keep_key, None
-        if key is None or not self._idle_s or (runner := kernel_run.pooled_runner) is None:
+        if key is None or (runner := kernel_run.pooled_runner) is None:
             return
         kernel_run.collect_output()
         if why := self._why_not(kernel_run, runner):
