@@ -103,6 +103,28 @@ def test_a_kernel_that_cannot_run_beyond_the_task_passes_and_is_asked_no_more(wo
     assert distributions(report)["skipped"]["far below"]["code"] == FlagCode.DISTRIBUTION_KERNEL_FAILED
 
 
+BY_TABLE = "return x * torch.ones(64, device=x.device)[x.abs().long()]"
+"""Indexes a table by the size of its input, which outliers leave: on a card an assertion ends its context."""
+
+
+def check_an_index_out_of_bounds(worker: WorkerContext) -> None:
+    report = judged(worker, "return x * 1", BY_TABLE, strictness=Strictness.TASK)
+    assert report.outcome.status is Status.PASSED and report.outcome.timing is not None, report.outcome.message
+    (failure,) = failures(report)
+    assert failure.distribution == "outliers" and failure.status in (Status.RUNTIME_ERROR, Status.CRASHED), failure
+    again = judged(worker, "return x * 1", "return x + 0", strictness=Strictness.TASK)
+    assert again.outcome.status is Status.PASSED and failures(again) == [], again.outcome.message
+
+
+def test_an_index_out_of_bounds_beyond_the_task_is_told(worker: WorkerContext) -> None:
+    check_an_index_out_of_bounds(worker)
+
+
+@pytest.mark.gpu
+def test_an_index_out_of_bounds_beyond_the_task_is_told_on_the_card(worker: WorkerContext) -> None:
+    check_an_index_out_of_bounds(worker)
+
+
 @pytest.mark.parametrize("strictness", Strictness)
 def test_what_keeps_to_the_drawn_range_decides(worker: WorkerContext, strictness: Strictness) -> None:
     reference = "return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)"
