@@ -18,6 +18,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     are float64.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeps torch from importing its compiler, which takes seconds, only to disable it inside this mode."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if func is torch.ops.aten._scaled_mm.default:

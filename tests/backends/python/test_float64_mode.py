@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +40,16 @@ def test_casts_and_new_tensors_stay_in_float64(function: Callable[[Tensor, Tenso
     found = in_float64(function, ONE, OTHER)
     assert found.dtype is torch.float64
     torch.testing.assert_close(found, ONE @ OTHER.T, rtol=1e-14, atol=1e-14)
+
+
+def test_it_does_not_import_the_compiler() -> None:
+    """That takes seconds, of the few that a runner has for such a call."""
+    program = (
+        "import sys, torch; from backends.python.float64_mode import Float64Mode\n"
+        "with torch.no_grad(), Float64Mode(): torch.ones(2).half().sum()\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_cast_to_float8_or_to_an_integer_stays_one() -> None:

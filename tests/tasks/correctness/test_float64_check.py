@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from domain.flags import FlagCode
 from domain.result import Comparison, Status
 from tasks.correctness import float64_check
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import judged, kernel, opened
+from validation.compare.comparison import compare
+from validation.compare.tolerance import requested
 
 REFERENCE = """
 class Model(nn.Module):
@@ -32,8 +35,32 @@ class ModelNew(nn.Module):
 PRODUCT = "(a.to(torch.float32) @ b.to(torch.float32)).to(torch.bfloat16)"
 TIGHT = {"atol": 1e-6, "rtol": 1e-3, "matched_ratio": 0.99}
 """Tolerances of less than a unit in the last place of bfloat16, so that an element on a rounding boundary is beyond."""
-UNITS_OFF = "flat = y.view(-1).view(torch.int16); flat[flat.float().abs().argmax()] += {}"
+UNITS_OFF = "y.view(-1).view(torch.int16)[y.abs().argmax()] += {}"
 """Puts one element that many units in the last place away from zero."""
+
+
+def test_later_calls_may_differ_by_twice_the_bound_and_their_integers_by_nothing() -> None:
+    tolerance = requested(1e-6, 1e-4)
+    check = float64_check.Float64Check(tolerance, 0.5)
+    exact = torch.linspace(1, 1.9, 64, dtype=torch.float64)
+    want, index = exact.to(torch.bfloat16), torch.arange(64)
+
+    def judged_as(units: float, moved: int, run: torch.Tensor | None) -> FlagCode | None:
+        actual = [want.clone(), index.clone()]
+        actual[0][5] += units * 2.0**-7
+        actual[1][7] += moved
+        comparison = compare([want, index], actual, tolerance)
+        check.count([comparison])
+        assert check.applies(comparison, [want, index], [exact])
+        flag = check.check([want, index], actual, [exact], None if run is None else [run, index], lambda: 0.0)
+        return None if flag is None else flag.code
+
+    halfway = want.double() + (torch.arange(64) == 5) * 2.0**-8
+    assert judged_as(1, 0, None) is FlagCode.FLOAT64_UNAVAILABLE
+    assert [judged_as(1, 0, halfway) for _ in range(float64_check.MOST_RUNS)] == [None] * float64_check.MOST_RUNS
+    assert not check.wants_run and judged_as(1, 0, None) is None
+    assert judged_as(2, 0, None) is FlagCode.WRONG_BY_FLOAT64
+    assert judged_as(1, 1, None) is FlagCode.FLOAT64_UNAVAILABLE
 
 
 @pytest.fixture(scope="module")
