@@ -49,11 +49,12 @@ class Task:
     """What a builder knows of the job beside the kernel.
 
     `example`: the constructor arguments and inputs that the reference's builder found, in wire form
-    (`backends.dry_run.example`); None without a reference. `seconds`: what a dry run may take.
+    (`backends.dry_run.example`); None without a reference. `seconds`, `memory_bytes`: what a dry run may take.
     """
 
     example: Any = None
     seconds: float = 60.0
+    memory_bytes: int = 2 << 30
 
 
 ALONE = Task()

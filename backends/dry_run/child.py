@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 
+from backends.base import Task
 from backends.dry_run.fake_tensors import fake_world
 from backends.dry_run.pretended_cuda import pretend_cuda
 from backends.dry_run.pretended_triton import pretend_triton
@@ -100,8 +102,8 @@ class World:
         return compiled
 
 
-def dry_run(extensions: Extensions, seconds: float, follow: Callable[[World], None]) -> DryRun:
-    """Has a child process `follow` the source for at most `seconds`. Files that it makes elsewhere are removed."""
+def dry_run(extensions: Extensions, task: Task, follow: Callable[[World], None]) -> DryRun:
+    """Has a child process `follow` the source, within the task's bounds. Files that it makes elsewhere are removed."""
     there = set(_files(extensions.folder))
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -110,21 +112,26 @@ def dry_run(extensions: Extensions, seconds: float, follow: Callable[[World], No
     if pid == 0:
         try:
             os.close(reading)
+            # Its compilers inherit the bound. Without it the referee would stop the whole builder for lack of memory.
+            resource.setrlimit(resource.RLIMIT_DATA, (task.memory_bytes, task.memory_bytes))
             _child(World(writing, extensions), follow)
         finally:
             os._exit(0)
     os.close(writing)
     ended = os.pidfd_open(pid)
     try:
-        return _parsed(*_read(reading, ended, time.monotonic() + seconds))
+        result = _parsed(*_read(reading, ended, time.monotonic() + task.seconds))
     finally:
         os.close(reading)
         os.close(ended)
         for kill in (os.killpg, os.kill):  # Its compilers are in its process group.
             with contextlib.suppress(OSError):
                 kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
         _remove(path for path in _files(extensions.folder) if path not in there)
+    if result.ended == DIED and os.WIFSIGNALED(status):
+        result.reason = f"signal {os.WTERMSIG(status)} ended it; it may take {task.memory_bytes >> 20} MiB"
+    return result
 
 
 def _child(world: World, follow: Callable[[World], None]) -> None:

@@ -121,7 +121,7 @@ class PythonBackend(Backend):
                 if may_compile(kernel):
                     executable.call(args)
 
-        return dry_run(extensions, task.seconds, follow)
+        return dry_run(extensions, task, follow)
 
     def load(
         self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int

@@ -10,6 +10,7 @@ import fcntl
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -177,6 +178,7 @@ def _use_as_home(folder: Path) -> None:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
     }
+    tempfile.tempdir = None  # Python asks for the folder once, and a library that the zygote imported may have.
     # CuPy 14 reads the variable when it is imported, which the zygote did before.
     compiler = sys.modules.get("cupy.cuda.compiler")
     cache = getattr(compiler, "_kernel_cache_backend", None)

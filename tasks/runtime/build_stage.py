@@ -18,6 +18,7 @@ from domain.fault import KernelFault, may_pass_again
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status
+from domain.settings import settings
 from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache
@@ -26,7 +27,7 @@ from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
 DRY_RUN_SHARE = 0.8
-"""The part of the build time that a dry run may take: what it does not compile, the run compiles."""
+"""The part of the build's time and memory that a dry run may take: what it does not compile, the run compiles."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
@@ -220,7 +221,8 @@ class Building:
             kernel_run.session = self._build_session.session(
                 kernel_run.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
             )
-            task = Task(self._example_for(kernel_run.kernel), self._left * DRY_RUN_SHARE)
+            memory = int(settings().runner_memory * DRY_RUN_SHARE)
+            task = Task(self._example_for(kernel_run.kernel), self._left * DRY_RUN_SHARE, memory)
             artifact = kernel_run.session.build(kernel_run.kernel, task)
             self._finish(making, artifact)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.

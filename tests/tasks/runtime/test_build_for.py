@@ -53,7 +53,7 @@ def worker() -> Iterator[WorkerContext]:
 
 def outcome(worker: WorkerContext, extent: int) -> Outcome:
     kernels: dict[str, Any] = {
-        "ref_kernel": {"source_code": REFERENCE.replace("EXTENT", str(extent)), "kernel_type": "torch"},
+        "reference": {"source_code": REFERENCE.replace("EXTENT", str(extent)), "kernel_type": "torch"},
         "kernel": {"source_code": CANDIDATE, "kernel_type": "torch"},
     }
     return run(Request.from_wire({**kernels, "num_trials": 1, "timeout": 300, "budget": "quick"}), worker).outcome
