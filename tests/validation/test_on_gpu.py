@@ -102,7 +102,7 @@ def test_poison_and_trivial_answers_on_the_card(name: str) -> None:
     assert poison_fill.unwritten_fraction(tensor) == pytest.approx(1 / 64)
     assert weak_reference([before], [before.clone()], Tolerance(1e-9, 1e-9)) != []
     fixed = FixedOutputs([before])
-    fixed.see([before + 1e-10], [Tolerance(1e-9, 1e-9)], drawn=False)
+    fixed.see([before.clone()], [Tolerance(1e-9, 1e-9)], drawn=False)
     assert fixed.flag is not None and fixed.flag.data["fixed_output"] == "the output of another call"
 
 
