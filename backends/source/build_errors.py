@@ -26,6 +26,7 @@ _HINTS = (
     (
         re.compile(
             r'no suitable \w+(?: function)? exists to convert .*"(?:__half|__nv_bfloat16)|"__half|"__nv_bfloat16'
+            r"|operand types are: .*(?:__half|__nv_bfloat16)"
         ),
         "torch disables implicit conversions and operators of half types: convert with __float2half, or give "
         'extra_cuda_cflags=["-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_HALF_OPERATORS__"]',
@@ -64,7 +65,9 @@ def advice(error: str, log: str = "", source: str = "") -> str | None:
     declared = _DECLARED.search(error)
     if declared and f'm.def("{declared[1]}"' in log:
         return f"declare {declared[1]} in cpp_sources: each of `functions` needs its prototype there"
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(error)), None)
+    # nvcc names the types on the line after the error.
+    text = f"{error}\n{log}" if "no operator" in error else error
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
     if hint is None:
         return None
     if hint is _HINTS[0][1]:

@@ -75,6 +75,13 @@ def test_the_advice_says_what_to_do(line: str, says: str) -> None:
     assert found is not None and says in found
 
 
+def test_the_types_of_an_operator_are_read_from_the_next_line() -> None:
+    error = 'cuda.cu(4): error: no operator ">" matches these operands'
+    found = advice(error, f"{error}\n            operand types are: __half > __half\n")
+    assert found is not None and "__CUDA_NO_HALF_OPERATORS__" in found
+    assert advice(error, f"{error}\n            operand types are: Pair > Pair\n") is None
+
+
 @pytest.mark.parametrize("line", [LINES["nvcc's front end"], LINES["an unknown option"], "ValueError: bad shape"])
 def test_a_line_that_says_all_has_no_advice(line: str) -> None:
     assert advice(line) is None
