@@ -159,10 +159,9 @@ class Build:
         if other := other_language(self.source):
             return f"the source does not compile: {other}"
         if _HOST_CODE in log:
-            line = _HOST_LINE.search(log)
-            where = f" (line {line[1]}: `{self.source.splitlines()[int(line[1]) - 1].strip()[:80]}`)" if line else ""
             return (
-                f"the source does not compile: it holds host code{where}, and a raw CUDA kernel is device code alone. "
+                f"the source does not compile: it holds host code{self._host_line(log)}, and a raw CUDA kernel is "
+                "device code alone. "
                 "Send the __global__ function without main() and launch wrappers (the contract's launch replaces "
                 "them), or Python that gives all of it to load_inline, with kernel_type torch_cuda"
             )
@@ -180,6 +179,12 @@ class Build:
         first = first_error(log)
         hint = advice(first) if first else None
         return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
+
+    def _host_line(self, log: str) -> str:
+        """The first line of host code, in brackets; empty where a #line directive numbers the lines otherwise."""
+        number = int(match[1]) if (match := _HOST_LINE.search(log)) else 0
+        lines = self.source.splitlines()
+        return f" (line {number}: `{lines[number - 1].strip()[:80]}`)" if 0 < number <= len(lines) else ""
 
     def _inventory(self) -> str:
         if not self.functions:

@@ -9,10 +9,12 @@ _ERROR = re.compile(
     r"|undefined reference to|multiple definition of|cannot find -l|: not found$).*$",
     re.MULTILINE,
 )
+MAX_CHARS = 500
+"""Maximum length of a line; the rest is cut."""
 _SUMMARY = re.compile(r"ld returned \d+ exit status|assembly aborted due to errors|compilation terminated")
 """Words of a line that only counts or repeats the errors before it."""
 _ARCH_OPTION = re.compile(
-    r"""-(?:-?gpu-architecture|arch|-?generate-code|gencode)[=\s'",]+[\w=,\[\]]+|TORCH_CUDA_ARCH_LIST"""
+    r"""-(?:-?gpu-architecture|arch|-?generate-code|gencode)[=\s'",]+[\w=,\[\]]{1,99}|TORCH_CUDA_ARCH_LIST"""
 )
 _HINTS = (
     (
@@ -53,7 +55,7 @@ def first_error(text: str) -> str | None:
 
     Knows the output of nvcc, cicc, ptxas, NVRTC, g++, the linker and ninja.
     """
-    lines = [match[0].strip() for match in _ERROR.finditer(text)]
+    lines = [match[0].strip()[:MAX_CHARS] for match in _ERROR.finditer(text)]
     return next((line for line in lines if not _SUMMARY.search(line)), lines[0] if lines else None)
 
 

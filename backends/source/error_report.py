@@ -14,7 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
-from backends.source.build_errors import advice, first_error
+from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
@@ -186,7 +186,9 @@ def _headline(error: BaseException, log: str) -> str:
         # Triton's own text begins with the position and the lines before it, and ends with the reason.
         *lines, reason = text.rstrip().splitlines()
         quoted = next((line.strip() for line in reversed(lines[1:]) if line.strip(" ^")), "")
-        return f"{type(error).__name__}: {reason} (line {position[1]} of the kernel: `{quoted}`)"
+        return (
+            f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
+        )
     if _BUILD_FAILED not in text:
         return summary(error)
     name = text.splitlines()[0].partition(":")[0]

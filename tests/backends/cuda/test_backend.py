@@ -273,6 +273,7 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
             SCALE + "\nvoid launch(float* x) { }\nvoid go() { launch(0); scale<<<1, 1>>>(0, 0, 0, 0); }",
             "host code (line 2: `void launch(float* x) { }`)",
         ),
+        (f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", "it holds host code, and"),
         (f"```cuda\n{SCALE}\n```", "send the code between them"),
         (f"import torch\nsource = '''{SCALE}'''", "send it with kernel_type torch_cuda"),
         (SCALE.replace("{ int", '{ asm("nonsense;"); int'), "Not a name of any known instruction"),
