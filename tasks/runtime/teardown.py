@@ -52,6 +52,7 @@ def _keep_or_close(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> N
 def _close_in_line(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
     """Ends the runners, and until they are dead waits for the lock, so that no one gets it before that."""
     worker.warm_reference.keep(kernel_runs[0])
+    stop(kernel_runs)
     with ExitStack() as line:
         with suppress(JobCancelled):
             line.enter_context(
