@@ -172,7 +172,12 @@ def _indices(
     size = math.prod(drawn.shape[dimension] for dimension in units)
     if size < 2:
         return
-    chosen = _skewed(size, generator) if variation is Variation.SKEWED else _one(size, generator)
+    if variation is Variation.SKEWED and len(units) == drawn.dim():
+        ordered = drawn.reshape(-1).sort().values
+        distinct = ordered[torch.cat([ordered[:1] == ordered[:1], ordered.diff() != 0])]
+        yield distinct[_skewed(len(distinct), size, generator)].reshape(drawn.shape)
+        return
+    chosen = _skewed(size, size, generator) if variation is Variation.SKEWED else _one(size, generator)
     moved = drawn.movedim(units, tuple(range(len(units))))
     yield (
         moved.reshape(size, *moved.shape[len(units) :])[chosen]
@@ -214,9 +219,9 @@ def _has_narrow_slices(drawn: torch.Tensor) -> bool:
     return bool(((highs - lows) < NARROW * (highs.amax() - lows.amin())).any())
 
 
-def _skewed(count: int, generator: torch.Generator) -> torch.Tensor:
-    """As many places, Zipf-like: the r-th of a random order comes with a probability of about 1/r."""
-    exponents = torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
+def _skewed(count: int, draws: int, generator: torch.Generator) -> torch.Tensor:
+    """Numbers below `count`, Zipf-like: the r-th of a random order comes with a probability of about 1/r."""
+    exponents = torch.rand(draws, generator=generator, device=generator.device, dtype=torch.float64)
     ranks = exponents.mul_(math.log(count + 1)).exp_().floor_().long().sub_(1).clamp_(0, count - 1)
     return _order(count, generator)[ranks]
 
