@@ -12,11 +12,20 @@ LOWER = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Turns every request for a dtype of `LOWER` into one for float64.
+    """Turns every request for a dtype of `LOWER`, or for the default dtype, into one for float64.
 
     A reference often names its dtypes: `(x.to(torch.bfloat16) @ w).float()` would round in bfloat16 although its inputs
     are float64.
     """
+
+    def __enter__(self) -> Any:
+        self._default_dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        torch.set_default_dtype(self._default_dtype)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -25,7 +25,8 @@ from validation.compare.rounding_boundary import rows_in
 from validation.compare.tolerance import Tolerance
 
 SHARE = 8.0
-"""Inputs move by rtol divided by this; an output may move this many times as far as it did then."""
+"""Inputs move by rtol divided by this; an output may move this many times as far as it did then. Inputs of a dtype that
+is too coarse for such a move move further, and an output accordingly fewer times as far."""
 MOVE_SIGNS = (1, -1, 2)
 """Signs of the runs with moved inputs. Opposite signs move inputs oppositely, which breaks a tie both ways. The third
 run uses other random moves, because an output may by luck have hardly moved."""
@@ -68,13 +69,16 @@ def check_against_noise(
     *,
     tied: bool = False,
     atols: Sequence[float] | None = None,
+    moved_by: float | None = None,
 ) -> NoiseCheck:
     """Checks the candidate's outputs of one call; with None (the candidate failed) only the reference is checked.
 
     `exact` is the reference in float64; where it is None the reference stands for it. `moves` are runs of the reference
     with moved inputs. `tied`: many inputs are equal, so a change anywhere may be a choice between them; integers are
-    then not judged. `atols` replace the tolerance's atol, one for each output.
+    then not judged. `atols` replace the tolerance's atol, one for each output. `moved_by` is the relative size of the
+    moves, an eighth of rtol by default: an output may change as far as a move by rtol would change it.
     """
+    share = SHARE if moved_by is None else max(tolerance.rtol / moved_by, 1.0)
     runs = [reference, *([exact] if exact is not None else []), *moves]
     if any([tensor.shape for tensor in run] != [tensor.shape for tensor in reference] for run in runs):
         return NoiseCheck(unsound="the reference's answers differ in shape")
@@ -92,6 +96,7 @@ def check_against_noise(
             output_tolerance,
             tied=tied,
             has_exact=exact is not None,
+            share=share,
         )
         if one.unsound is not None:
             return one
@@ -115,6 +120,7 @@ def _output(
     *,
     tied: bool,
     has_exact: bool,
+    share: float,
 ) -> NoiseCheck:
     if expected.numel() == 0:
         return NoiseCheck()
@@ -146,7 +152,7 @@ def _output(
             unsound=f"the reference leaves the range of {str(expected.dtype).removeprefix('torch.')} there"
         )
     noise = torch.where(settled, noise, 0.0)
-    allowed = tolerance.atol + tolerance.rtol * exact_values.abs() + SHARE * (noise.amax() if tied else _around(noise))
+    allowed = tolerance.atol + tolerance.rtol * exact_values.abs() + share * (noise.amax() if tied else _around(noise))
     if bool((settled & ((reference_values - exact_values).abs() > allowed)).any()):
         return NoiseCheck(unsound="the reference is itself not within tolerance of its own float64 run there")
     wrong = settled & ~(candidate_values.isfinite() & ((candidate_values - exact_values).abs() <= allowed))

@@ -33,6 +33,7 @@ def filled(one: Tensor, other: Tensor) -> Tensor:
         lambda one, other: (one.to(torch.bfloat16) @ other.half().T).float(),
         lambda one, other: torch.zeros(8, 8, dtype=torch.float32) + one.float() @ other.float().T,
         lambda one, other: torch.sum(one[:, None] * other[None], -1, dtype=torch.float32).to(torch.float16),
+        lambda one, other: torch.zeros(8, 8).addmm_(one, other.T),
         filled,
     ],
 )
@@ -76,3 +77,8 @@ def test_a_scaled_product_of_another_form_has_none() -> None:
 
     with pytest.raises(NotImplementedError):
         in_float64(blocks, ONE, OTHER)
+
+
+def test_the_default_dtype_is_as_it_was_afterwards() -> None:
+    in_float64(torch.add, ONE, ONE)
+    assert torch.get_default_dtype() is torch.float32

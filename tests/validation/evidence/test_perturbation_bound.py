@@ -299,3 +299,14 @@ def test_more_than_can_be_examined_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("validation.evidence.perturbation_bound.MOST_ELEMENTS", 3)
     x = normal(4)
     assert "too large" in (check_against_noise([x], [x + 1], [x], [[x]], LOOSE).unsound or "")
+
+
+def test_coarse_inputs_do_not_widen_the_bound() -> None:
+    """A move by a unit of bfloat16 is nearly as far as rtol: an output may be off about as far as it moved then."""
+    exact, by = torch.zeros(64, dtype=torch.float64), float(torch.finfo(torch.bfloat16).eps)
+    moves = [[exact + 1.0], [exact - 1.0]]
+    off = [torch.full((64,), 3.0)]
+    assert check_against_noise([exact.float()], off, [exact], moves, LOOSE).wrong == 0
+    assert check_against_noise([exact.float()], off, [exact], moves, LOOSE, moved_by=by).wrong == 64
+    near = [torch.full((64,), 1.2)]
+    assert check_against_noise([exact.float()], near, [exact], moves, LOOSE, moved_by=by).wrong == 0
