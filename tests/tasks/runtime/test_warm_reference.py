@@ -63,7 +63,7 @@ def test_sixteen_candidates_of_one_reference_have_the_verdicts_of_fresh_ones(wor
     """
     source = "NOISE = torch.randn(32)\n" + NORM
     reference = source.format(name="Model", result="self.linear(self.norm.train()(x + NOISE))") + INPUTS
-    as_new = "self.__dict__.setdefault('as_new', not self.norm.running_mean.any()) or 1 / 0"
+    as_new = "(self.__dict__.setdefault('as_new', not self.norm.running_mean.any()) or 1 / 0)"
     right = kernel(source.format(name="ModelNew", result=f"{as_new} and self.linear(self.norm.train()(x + NOISE))"))
     wrong = kernel(source.format(name="ModelNew", result=f"{as_new} and self.linear(self.norm.eval()(x + NOISE))"))
     candidates = [wrong if number % 3 == 1 else right for number in range(16)]
