@@ -28,7 +28,8 @@ def test_a_decision_is_short_and_has_every_section(decision: Path) -> None:
     text = decision.read_text(encoding="utf-8")
     assert len(text.split()) <= MAX_WORDS
     status = r"(Accepted|Superseded by \[\d+\]\(.+\)), \d{4}-\d\d-\d\d\."
-    assert re.match(rf"# {number_of(decision)}\. \w.*\n\n{status}\n\n## Context\n", text)
+    in_part = r"( Supersede[sd] (in part by )?\[\d+\]\(.+\).*)?"
+    assert re.match(rf"# {number_of(decision)}\. \w.*\n\n{status}{in_part}\n\n## Context\n", text)
     sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert [section for section in sections if section != "Rejected"] == ["Context", "Decision", "Consequences"]
 

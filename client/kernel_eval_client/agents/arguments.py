@@ -76,9 +76,7 @@ Counters = Annotated[
     Field(description="Also hardware counters and advice: seconds a kernel, full 10 to 40; or names of ncu."),
 ]
 DrawOn = Annotated[Literal["device", "host"], Field(description="Where get_inputs() draws.")]
-Strictness = Annotated[
-    Literal["task", "robust"], Field(description="robust: a failure on inputs the task never draws is wrong, no flag.")
-]
+Strictness = Annotated[Literal["task", "robust"], Field(description="robust: unusual inputs decide.")]
 Sanitize = Annotated[bool, Field(description="compute-sanitizer: bounds, races, unset memory.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
