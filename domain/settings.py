@@ -135,7 +135,7 @@ def settings() -> Settings:
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
-        warm_reference=env.float("WARM_REFERENCE_SECONDS", 30.0, validate=validate.Range(0)),
+        warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
         build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),

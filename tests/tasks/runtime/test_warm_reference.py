@@ -37,7 +37,9 @@ REFERENCE_NORM = NORM.format(name="Model", result="self.linear(self.norm(x))") +
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[WorkerContext]:
-    yield from opened()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARM_REFERENCE_SECONDS", "30")
+        yield from opened()
 
 
 def request(candidate: dict[str, Any], reference: str = SOFTMAX, owner: str | None = None, **more: Any) -> Request:

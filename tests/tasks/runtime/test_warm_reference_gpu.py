@@ -40,9 +40,11 @@ LAYERS = {
 
 @pytest.fixture
 def worker() -> Iterator[WorkerContext]:
-    with own_worker() as opened:
-        opened.ceilings()
-        yield opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARM_REFERENCE_SECONDS", "30")
+        with own_worker() as opened:
+            opened.ceilings()
+            yield opened
 
 
 def judged(worker: WorkerContext, name: str) -> Report:
