@@ -17,8 +17,8 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.stream_isolation import roles_with_own_queues
 
 COMPILED_LATE = (
-    "compiled with the device held, as in every job: {names}; what `load` or `load_inline` builds where the source is "
-    "imported, and not in a build_directory outside of its own folder and /tmp, is compiled beforehand and kept"
+    "compiled with the device held, as in every job: {names}; on a GPU `dry_run` says why it was not compiled beforehand, "
+    "on a CPU only what `load` or `load_inline` builds during the import is"
 )
 
 
