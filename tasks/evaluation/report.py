@@ -17,8 +17,8 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.stream_isolation import roles_with_own_queues
 
 COMPILED_LATE = (
-    "compiled with the device held, as in every job: {names}; on a GPU `dry_run` says why it was not compiled beforehand, "
-    "on a CPU only what `load` or `load_inline` builds during the import is"
+    "compiled with the device held, as in every job: {names}; on a GPU `dry_run` says why the builder did not compile "
+    "it, on a CPU the builder compiles only what the import of the source builds"
 )
 
 
