@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from backends.base import ALONE
 from domain.kernel import Kernel
 from sandbox.protocol.channel import Message
 from sandbox.supervisor.session import Session
 
 
 def build_request(opened: Session, kernel: Kernel) -> Message:
-    return {"op": "build", "kernel": kernel.to_wire(), "target": asdict(opened.target)}
+    return {"op": "build", "task": asdict(ALONE), "kernel": kernel.to_wire(), "target": asdict(opened.target)}

@@ -555,7 +555,7 @@ def test_a_queue_takes_exactly_what_it_may_from_many_at_once(records: JobStore, 
 
 
 def test_bytes_are_counted_through_a_jobs_life(records: JobStore, redis: Redis) -> None:
-    limits = Limits(memory=5000)
+    limits = Limits(memory=6000)
     first = records.create("a", EVALUATE, limits=limits)
     assert isinstance(first, Accepted) and first.new
     assert records.create("b", EVALUATE, limits=limits)
