@@ -101,7 +101,10 @@ def test_what_changes_with_other_inputs_is_not(worker: WorkerContext, answer: st
     report = against(worker, model(answer, name="ModelNew"), reference)
     assert report.outcome.status is Status.PASSED and not is_flagged(report)
     kept = against(worker, KEPT.format(answer=answer, layers="pass"), reference)
-    assert kept.outcome.status is Status.WRONG_RESULT, "fixed outputs do not pass"
+    # Inputs that change the outputs may lie beyond the task: then fixed outputs pass with a flag.
+    timing = kept.outcome.timing
+    fails_beyond = timing is not None and FlagCode.ROBUSTNESS_FAILED in codes(timing.flags)
+    assert kept.outcome.status is Status.WRONG_RESULT or fails_beyond, "fixed outputs are told"
 
 
 def test_a_budget_without_other_inputs_decides_by_those_drawn(worker: WorkerContext) -> None:
