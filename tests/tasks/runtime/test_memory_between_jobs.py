@@ -94,7 +94,8 @@ def test_whoever_has_the_device_next_finds_nothing_of_the_last_job_in_its_memory
     worker: WorkerContext, left: list[int], compared: bool, candidate: str, ends: Status
 ) -> None:
     reference = kernel(SOFTMAX.replace(INPUTS, LARGE_INPUTS)) if compared else None
-    report = judged(worker, kernel(candidate.replace(INPUTS, LARGE_INPUTS)), reference, num_trials=6, strictness="robust")
+    judged_as = kernel(candidate.replace(INPUTS, LARGE_INPUTS))
+    report = judged(worker, judged_as, reference, num_trials=6, strictness="robust")
     assert report.outcome.status is ends
     assert left == [0]
     assert (report.device.windows_s > 0) is (ends is not Status.WRONG_RESULT)
