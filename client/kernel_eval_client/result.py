@@ -73,7 +73,7 @@ class Comparison:
     strict: Mapping[str, Any] | None = None
     layout: Sequence[Flag] = ()
     mismatch_map: Mapping[str, Any] | None = None
-    robustness_failures: Sequence[RobustnessFailure] = ()
+    robustness: Sequence[RobustnessFailure] = ()
     beyond_tolerance: Sequence[Flag] = ()
 
     @property
@@ -138,7 +138,7 @@ class KernelResult:
             failed = objects_in_list(member(comparison, "robustness", "failed"))
             failures = tuple(RobustnessFailure(**known_fields(RobustnessFailure, each)) for each in failed)
             known = known_fields(Comparison, comparison)
-            comparison = Comparison(**{**known, **listed, "robustness_failures": failures})
+            comparison = Comparison(**{**known, **listed, "robustness": failures})
         return cls(
             status=wire["status"],
             compiled=wire["compiled"],
@@ -300,7 +300,7 @@ class Result:
             "max_rel_diff": comparison.max_rel_diff if comparison else None,
             "mismatch_count": comparison.mismatch_count if comparison else None,
             "element_count": comparison.element_count if comparison else None,
-            "robustness_failures": len(comparison.robustness_failures) if comparison else None,
+            "robustness_failures": len(comparison.robustness) if comparison else None,
             "weak_reference": bool(comparison.weak_reference) if comparison else None,
             "fixed_outputs_pass": self.fixed_outputs_pass is not None if comparison else None,
             "inputs_replayed": kernel.inputs.get("inputs_replayed"),

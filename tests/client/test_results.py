@@ -85,7 +85,7 @@ def test_failures_beyond_the_task_are_read_by_their_fields() -> None:
     compared = {"passed": True, "robustness": {"failed": [failure]}}
     found = answer(kernel_exec_result={**kernel, "comparison": compared})
     assert found.kernel.comparison is not None and found.to_dict()["robustness_failures"] == 1
-    assert list(found.kernel.comparison.robustness_failures) == [RobustnessFailure(**failure)]
+    assert list(found.kernel.comparison.robustness) == [RobustnessFailure(**failure)]
     earlier = answer(kernel_exec_result={**kernel, "comparison": {"passed": True}})
     assert earlier.to_dict()["robustness_failures"] == 0 and answer().to_dict()["robustness_failures"] is None
 

@@ -9,5 +9,5 @@ SUBMISSION = {"row": "L81", "type": "torch", "attacks": "embedding_gradient", "e
 class ModelNew(nn.Module):
     def forward(self, gradient, ids):
         ids, order = ids.sort()
-        summed = torch.zeros(8192, gradient.shape[1], device=gradient.device)
+        summed = torch.zeros(65536, gradient.shape[1], device=gradient.device)
         return summed.index_add_(0, ids, gradient[order].float()).to(torch.bfloat16)
