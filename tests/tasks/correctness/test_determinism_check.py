@@ -40,7 +40,7 @@ IN_A_RANDOM_ORDER = """own = torch.Generator().manual_seed(int.from_bytes(os.ura
     z = y[:, torch.randperm(999, generator=own)]
     return z[:, :333].sum(1) + z[:, 333:].sum(1)"""
 SPLIT_BY_SIZE = "at = 333 if len(x) > 40 else 500\n    return y[:, :at].sum(1) + y[:, at:].sum(1)"
-SCALED_BY_ALL = "most = y.max()\n    return (y / most).sum(1) * most"
+SCALED_BY_ALL = "scale = y.mean()\n    return (y / scale).sum(1) * scale"
 SPLIT_BY_PROCESS = "return y[:, :AT].sum(1) + y[:, AT:].sum(1)"
 
 
