@@ -19,8 +19,9 @@ from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.trials import Outputs, Trials
-from validation.compare.bitwise import EQUALITY_BYTES, blocks, differing
-from validation.compare.comparison import agree
+from tasks.correctness.write_checks import check_guards
+from validation.compare.bitwise import blocks, differing
+from validation.compare.comparison import compare
 from validation.evidence.determinism import PIECE, fingerprint, merged
 from validation.seeds import derive_seed
 
@@ -85,13 +86,15 @@ class DeterminismCheck:
                 first = [stack[0].clone() for stack in stacks]
                 differing_calls, largest = [0] * len(first), [0.0] * len(first)
             for index, (stack, expected) in enumerate(zip(stacks, first, strict=True)):
-                unlike = [call for call in range(slots.calls) if _differ(stack[call], expected)]
+                unlike = differing(stack, expected.expand_as(stack), PIECE).nonzero().flatten().tolist()
                 differing_calls[index] += len(unlike)
                 for call in unlike:
                     largest[index] = _larger(largest[index], stack[call], expected)
-        made = zip(first, differing_calls, largest, strict=True)
         calls = WINDOWS * slots.calls
-        return first, [OutputRepeats(calls, n, most, fingerprint(out, self._seed)) for out, n, most in made]
+        return first, [
+            OutputRepeats(calls, count, most, fingerprint(output, self._seed))
+            for output, count, most in zip(first, differing_calls, largest, strict=True)
+        ]
 
     def _try_batches(self, slots: Slots, first: Arguments, other: Arguments, outputs: Outputs) -> Batch:
         """Rows of the first set beside rows of the other one, then alone in smaller batches."""
@@ -99,10 +102,9 @@ class DeterminismCheck:
         if rows is None:
             return Batch(BatchVerdict.UNTESTED, reason=NO_BATCH)
         generator = torch.Generator().manual_seed(derive_seed(self._seed, "rows"))
-        kept = torch.randperm(rows, generator=generator)[: max(1, rows // 2)].sort().values.to(outputs[0].device)
-        among_others = [stack[0] for stack in self._call(slots, mixed_rows(first, other, kept, rows))]
-        pairs = [(out[kept], again[kept]) for out, again in zip(outputs, among_others, strict=True)]
-        expected, actual = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        half = torch.randperm(rows, generator=generator)[: max(1, rows // 2)].sort().values.to(outputs[0].device)
+        beside_others = self._call(slots, mixed_rows(first, other, half, rows))
+        expected, actual = [output[half] for output in outputs], [stack[0][half] for stack in beside_others]
         if not self._close(expected, actual):
             return Batch(BatchVerdict.UNTESTED, reason="rows of the outputs depend on other rows of the inputs")
         differing_rows = _unlike_rows(expected, actual)
@@ -110,7 +112,7 @@ class DeterminismCheck:
         reason: str | None
         try:
             for size in self._sizes(rows):
-                expected = [out[:size] for out in outputs]
+                expected = [output[:size] for output in outputs]
                 actual = self._candidate.open_session.probe(first_rows(first, rows, size), 1).outputs
                 if not self._close(expected, actual):
                     raise KernelFault(Status.UNSUPPORTED, "its outputs are others, so the size is part of the task")
@@ -126,16 +128,15 @@ class DeterminismCheck:
         return [] if self._candidate.kernel.io is not None else sorted({rows // 2, 1}, reverse=True)
 
     def _close(self, expected: Outputs, actual: Outputs) -> bool:
-        return agree([out[None] for out in expected], [out[None] for out in actual], self._trials.tolerance)
+        return compare(expected, actual, self._trials.tolerance).passed
 
     def _call(self, slots: Slots, arguments: Arguments) -> list[torch.Tensor]:
         """The outputs of a window on those arguments, [calls, ...] each."""
         slots.broadcast(arguments)
         slots.seed = derive_seed(self._seed, "window")
-        snapshot = self._candidate.open_window_session.window(slots).snapshot
-        if slots.overrun(snapshot):
-            raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
-        return slots.read_stacked(snapshot)
+        window = self._candidate.open_window_session.window(slots)
+        check_guards(slots, window)
+        return slots.read_stacked(window.snapshot)
 
 
 def batch_size(arguments: Arguments, outputs: Outputs) -> int | None:
@@ -148,8 +149,8 @@ def batch_size(arguments: Arguments, outputs: Outputs) -> int | None:
     return rows if rows > 1 and any(_has_rows(tensor, rows) for tensor in inputs) else None
 
 
-def mixed_rows(first: Arguments, other: Arguments, kept: torch.Tensor, rows: int) -> Arguments:
-    """The first set, with all rows but the `kept` ones from the other set; inputs without rows stay the first's."""
+def mixed_rows(first: Arguments, other: Arguments, half: torch.Tensor, rows: int) -> Arguments:
+    """The `half` rows of the first set beside the other set's; inputs without rows are the first set's."""
     others = iter(values.leaves(other, torch.Tensor))
 
     def mix(tensor: torch.Tensor) -> torch.Tensor:
@@ -157,7 +158,7 @@ def mixed_rows(first: Arguments, other: Arguments, kept: torch.Tensor, rows: int
         if not _has_rows(tensor, rows):
             return tensor
         mixed = from_other.clone()
-        mixed[kept.to(mixed.device)] = tensor[kept.to(tensor.device)]
+        mixed[half.to(mixed.device)] = tensor[half.to(tensor.device)]
         return mixed
 
     arguments: Arguments = values.replace(first, torch.Tensor, mix)
@@ -176,14 +177,10 @@ def _has_rows(tensor: torch.Tensor, rows: int) -> bool:
     return tensor.dim() > 0 and tensor.shape[0] == rows
 
 
-def _differ(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(differing(one[None], other[None], EQUALITY_BYTES).any())
-
-
 def _unlike_rows(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> int:
     """The largest number of rows of an output that have other bits."""
     pairs = zip(expected, actual, strict=True)
-    return max((int(differing(one, other, EQUALITY_BYTES).sum()) for one, other in pairs), default=0)
+    return max((int(differing(one, other, PIECE).sum()) for one, other in pairs), default=0)
 
 
 def _larger(before: float | None, one: torch.Tensor, other: torch.Tensor) -> float | None:

@@ -24,6 +24,7 @@ from profiling.window.call_buffers import Slots, bytes_per_call
 from tasks.correctness.boundary_check import PERTURBATIONS
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.trials import Outputs, Trials
+from tasks.correctness.write_checks import check_guards
 from tasks.runtime.freeze import frozen
 from tasks.runtime.kernel_run import KernelRun
 from validation.compare.comparison import compare
@@ -257,7 +258,7 @@ class DistributionCheck:
                 moves = [self._run_perturbed(distribution, number, by) for number in MOVE_SIGNS]
         except KernelFault as fault:
             return NoiseCheck(unsound=f"the reference failed on inputs that differ by rounding: {fault.message}"), False
-        evidence = self._evidence(distribution, expected, actual, exact, moves)
+        evidence = self._evidence(distribution, expected, actual, exact, moves, by)
         if (
             exact is None
             or actual is None
@@ -268,7 +269,7 @@ class DistributionCheck:
         # A few elements may have moved too little by chance; where the reference jumps, either side is right (ADR 16).
         more = list(self._further_runs(distribution, by))
         moves += [run for factor, run in more if factor == 1]
-        evidence = self._evidence(distribution, expected, actual, exact, moves)
+        evidence = self._evidence(distribution, expected, actual, exact, moves, by)
         atols = self._atols(distribution)
         tolerance = self._trials.tolerance if atols is None else replace(self._plain, atol=min(atols))
         runs = [exact, *moves, *(run for factor, run in more if factor > 1)]
@@ -294,11 +295,11 @@ class DistributionCheck:
         actual: Outputs | None,
         exact: Outputs | None,
         moves: list[Outputs],
+        by: float,
     ) -> NoiseCheck:
-        inputs = self._slots[self._reference.role].arguments(0)
         options: dict[str, Any] = {"tied": distribution.tied, "atols": self._atols(distribution)}
-        if exact is not None:  # Else the moved runs round in the inputs' own precision, as coarsely as the inputs do.
-            options["moved_by"] = move_size(self._trials.tolerance, inputs)
+        if exact is not None:  # Moved runs in the inputs' own precision round as coarsely as the inputs do.
+            options["moved_by"] = by
         return check_against_noise(expected, actual, exact, moves, self._trials.tolerance, **options)
 
     def _run_in_float64(self, distribution: Distribution, number: int, by: float) -> Outputs | None:
@@ -329,8 +330,7 @@ class DistributionCheck:
         slots = self._slots[kernel_run.role]
         with self._on_time(kernel_run):
             window = kernel_run.open_window_session.window(slots)
-        if slots.overrun(window.snapshot):
-            raise KernelFault(Status.WRONG_RESULT, "the kernel wrote outside its outputs")
+        check_guards(slots, window)
         return slots.read(window.snapshot)[0]
 
     def _on_time(self, kernel_run: KernelRun) -> AbstractContextManager[None]:

@@ -19,7 +19,7 @@ import torch
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
 from validation.inputs.layout import with_layout_of
-from validation.inputs.structure.input_structure import InputStructure, find_structure
+from validation.inputs.structure.input_structure import SETS, InputStructure, find_structure
 from validation.inputs.structure.variations import with_relations
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
@@ -28,8 +28,6 @@ Arguments = list[Any]
 
 MOST, MOST_BYTES = 8, 256 << 20
 """Maximum number, and maximum total bytes, of the sets that are stored for mixing."""
-STRUCTURE_SETS = 3
-"""Maximum number of stored sets in which structure is sought."""
 FACTORS = (0.25, 1.75)
 """Range of each element's random factor: the variation that it adds is 40 % of a set's size."""
 
@@ -58,7 +56,7 @@ class MixedInputs:
     @cached_property
     def _structure(self) -> InputStructure:
         """What the stored sets have in common, computed on first use, because few jobs mix."""
-        return find_structure(values.leaves(drawn, torch.Tensor) for drawn in self._stored[:STRUCTURE_SETS])
+        return find_structure(values.leaves(drawn, torch.Tensor) for drawn in self._stored[:SETS])
 
     @cached_property
     def _traits(self) -> list[ValueTraits]:

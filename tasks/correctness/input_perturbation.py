@@ -16,7 +16,7 @@ from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from validation.inputs.distributions import Distribution, perturbed
-from validation.inputs.structure.input_structure import InputStructure, TensorStructure, describe, find_structure
+from validation.inputs.structure.input_structure import SETS, InputStructure, TensorStructure, describe, find_structure
 from validation.inputs.structure.variations import varies, vary, with_relations
 from validation.inputs.tensor_spec import is_random
 from validation.inputs.value_traits import ValueTraits, classify_values
@@ -27,8 +27,8 @@ NUMBER = 1 << 40
 
 MOST_SETS = 8
 """Maximum number of sets from which `independent` takes its tensors."""
-STRUCTURE_SETS, STRUCTURE_S = 3, 1.0
-"""Maximum number of sets in which structure is sought, and maximum time for drawing more than two, in s."""
+STRUCTURE_S = 1.0
+"""Maximum time for drawing more than two sets in which structure is sought, in s."""
 
 
 class InputPerturbation:
@@ -58,7 +58,7 @@ class InputPerturbation:
         yield self._tensors
         began = time.monotonic()
         with suppress(KernelFault):  # What the sets until then have in common is more than the task's, not less.
-            for number in range(1, STRUCTURE_SETS):
+            for number in range(1, SETS):
                 if number > 1 and time.monotonic() - began > STRUCTURE_S:
                     return
                 yield values.leaves(self._inputs.drawn(NUMBER + number), torch.Tensor)

@@ -13,6 +13,8 @@ from validation.compare.bitwise import blocks, count_true
 from validation.inputs.structure.properties import FLOATS, INTEGERS, PIECE, Kind, Property, holds, properties_of
 from validation.inputs.structure.relations import Relation, relations_of
 
+SETS = 3
+"""Number of sets to seek structure in: two are needed at least, three exclude most chances."""
 FEWEST = 16
 """Minimum elements of an input that is varied; fewer are parameters, such as a scale."""
 SAMPLE, DISTINCT = 256, 0.75
@@ -66,7 +68,7 @@ class InputStructure:
 
 
 def find_structure(sets: Iterable[Sequence[torch.Tensor]]) -> InputStructure:
-    """What all sets have in common. Each has the same tensors; two are needed at least, three exclude most chances.
+    """Finds the structure that all sets share. Each has the same tensors; SETS are enough.
 
     Holds the first set and one more at a time, and a mask of the elements that never change.
     """
