@@ -31,7 +31,8 @@ MAX_JOBS = 64
 """Maximum number of jobs of one runner: what accumulates unseen in a process is bounded so."""
 UNLOAD_S = 2.0
 """Maximum time in which a runner drops its kernel, in s."""
-POLL_S = 0.002
+END_S, POLL_S = 2.0, 0.002
+"""Maximum wait for the end of a killed runner, and the interval of checks, in s. No window runs meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ class WarmReference:
             with self._quiet(lambda: self.warm is not warm), self._lock:
                 if self.warm is warm:
                     warm.runner.session.stop()
-                    while warm.runner.session.runner.alive:
+                    until = time.monotonic() + END_S
+                    while warm.runner.session.runner.alive and time.monotonic() < until:
                         time.sleep(POLL_S)
         except JobCancelled:
             return
