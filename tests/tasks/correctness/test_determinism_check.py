@@ -15,7 +15,8 @@ from domain.result import Report, Status
 from tasks.correctness.determinism_check import batch_size
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.own_worker import own_worker
+from tests.flag_codes import codes
+from tests.tasks.judging import kernel, opened
 
 REFERENCE = """
 import torch
@@ -46,18 +47,16 @@ SPLIT_BY_PROCESS = "return y[:, :AT].sum(1) + y[:, AT:].sum(1)"
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[WorkerContext]:
-    with own_worker() as opened:
-        yield opened
+    yield from opened()
 
 
 def evaluated(worker: WorkerContext, body: str, before: str = "", **more: Any) -> Report:
-    kernel = {"kernel_type": "torch", "source_code": KERNEL.format(before=before, body=body)}
-    return run(wanted(kernel, **more), worker)
+    return run(wanted(kernel(KERNEL.format(before=before, body=body)), **more), worker)
 
 
-def wanted(kernel: dict[str, Any], **more: Any) -> Request:
+def wanted(candidate: dict[str, Any], **more: Any) -> Request:
     settled = {"num_trials": 4, "timeout": 60, "budget": "quick", "determinism": True}
-    return Request.from_wire({"kernel": kernel} | settled | more)
+    return Request.from_wire({"kernel": candidate} | settled | more)
 
 
 def found(report: Report) -> Determinism:
@@ -66,12 +65,8 @@ def found(report: Report) -> Determinism:
     return report.outcome.determinism
 
 
-def codes(determinism: Determinism) -> set[FlagCode]:
-    return {flag.code for flag in determinism.flags}
-
-
 def test_the_same_bits_in_all_calls_of_two_processes(worker: WorkerContext) -> None:
-    reference = {"kernel_type": "torch", "source_code": REFERENCE}
+    reference = kernel(REFERENCE)
     determinism = found(evaluated(worker, "return y.sum(dim=1)", reference=reference))
     (output,) = determinism.outputs
     assert output.repeats and output.equal_across_processes is True
@@ -86,7 +81,7 @@ def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:
     (output,) = determinism.outputs
     assert not output.repeats and output.differing_calls > output.calls // 2
     assert output.max_abs_diff is not None and 0 < output.max_abs_diff < 1e-2
-    assert FlagCode.NOT_DETERMINISTIC in codes(determinism)
+    assert FlagCode.NOT_DETERMINISTIC in codes(determinism.flags)
 
 
 @pytest.mark.parametrize("body", [SPLIT_BY_SIZE, SCALED_BY_ALL])
@@ -94,7 +89,7 @@ def test_rows_that_depend_on_their_batch_are_told(worker: WorkerContext, body: s
     determinism = found(evaluated(worker, body))
     assert determinism.outputs[0].repeats
     assert determinism.batch.verdict is BatchVerdict.VARIANT and determinism.batch.differing_rows > 0
-    assert codes(determinism) == {FlagCode.BATCH_VARIANT}
+    assert codes(determinism.flags) == [FlagCode.BATCH_VARIANT]
 
 
 def test_another_configuration_in_another_process_is_told(worker: WorkerContext) -> None:
@@ -103,7 +98,7 @@ def test_another_configuration_in_another_process_is_told(worker: WorkerContext)
     tries = (found(evaluated(worker, SPLIT_BY_PROCESS, before)) for _ in range(30))
     other = next(one for one in tries if not one.outputs[0].repeats)
     assert other.outputs[0].differing_calls == 0 and other.outputs[0].equal_across_processes is False
-    assert codes(other) == {FlagCode.NOT_DETERMINISTIC}
+    assert codes(other.flags) == [FlagCode.NOT_DETERMINISTIC]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +129,14 @@ def test_a_contract_fixes_the_batch(worker: WorkerContext) -> None:
     spec = {"shape": [64, 999], "dtype": "float32"}
     io = {"args": [{"name": "x", "type": "tensor", "role": "input", "tensor_spec": spec}]}
     source = "import torch\ndef kernel_fn(x):\n    return torch.relu(x).sum(1)\n"
-    report = run(wanted({"kernel_type": "torch", "source_code": source, "io": io}), worker)
+    report = run(wanted(kernel(source, io=io)), worker)
     batch = found(report).batch
     assert batch.verdict is BatchVerdict.INVARIANT and batch.reason is not None and "contract" in batch.reason
 
 
 def test_nothing_is_repeated_unasked_or_for_a_wrong_kernel(worker: WorkerContext) -> None:
     assert evaluated(worker, "return y.sum(1)", determinism=False).outcome.determinism is None
-    reference = {"kernel_type": "torch", "source_code": REFERENCE}
+    reference = kernel(REFERENCE)
     wrong = evaluated(worker, "return y.sum(1) + 100", reference=reference)
     assert wrong.outcome.status is Status.WRONG_RESULT and wrong.outcome.determinism is None
 

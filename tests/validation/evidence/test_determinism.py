@@ -4,11 +4,8 @@ import torch
 
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
 from domain.flags import FlagCode
+from tests.flag_codes import codes
 from validation.evidence.determinism import fingerprint, merged
-
-
-def codes(determinism: Determinism) -> set[FlagCode]:
-    return {flag.code for flag in determinism.flags}
 
 
 def test_a_fingerprint_tells_bits_apart() -> None:
@@ -27,5 +24,5 @@ def test_processes_are_merged_by_their_fingerprints() -> None:
     both = merged([one(5, BatchVerdict.INVARIANT), one(6, BatchVerdict.VARIANT)])
     assert both.processes == 2 and both.outputs[0].calls == 128
     assert both.outputs[0].equal_across_processes is False and both.batch.verdict is BatchVerdict.VARIANT
-    assert codes(both) == {FlagCode.NOT_DETERMINISTIC, FlagCode.BATCH_VARIANT}
+    assert codes(both.flags) == [FlagCode.NOT_DETERMINISTIC, FlagCode.BATCH_VARIANT]
     assert "fingerprint" not in str(both.to_dict())
