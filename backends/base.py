@@ -46,7 +46,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Task:
-    """What a builder knows of the job beside the kernel.
+    """The facts of a job that a builder gets with the kernel.
 
     `example`: the constructor arguments and inputs that the reference's builder found, in wire form
     (`backends.dry_run.example`); None without a reference. `seconds`, `memory_bytes`: what a dry run may take.

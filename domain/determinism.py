@@ -1,4 +1,4 @@
-"""What the `determinism` check found: whether equal inputs give equal bits, and whether rows depend on their batch."""
+"""Findings of the `determinism` check: do equal inputs give equal bits, and do rows depend on their batch."""
 
 from __future__ import annotations
 

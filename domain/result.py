@@ -106,7 +106,7 @@ class RobustnessFailure:
 
 @dataclass(frozen=True)
 class Robustness:
-    """What the candidate did on inputs beyond the task, which do not decide the verdict."""
+    """The candidate on inputs beyond the task, which do not decide the verdict."""
 
     failed: list[RobustnessFailure] = field(default_factory=list)
 

@@ -61,7 +61,7 @@ def _without_dead_block(code: str, opening: re.Match[str]) -> str:
 
 
 def other_language(source: str) -> str | None:
-    """What a source is that is no CUDA C++, and what to send instead; None for CUDA C++."""
+    """Names the other language of a source, and says what to send instead; None for CUDA C++."""
     if re.match(r"\s*```", source):
         return "a line of ``` is Markdown's: send the code between them"
     if re.search(r"^(?:import \w|from \w+(?:\.\w+)* import )", source, re.MULTILINE):

@@ -36,7 +36,7 @@ PATIENCE_S = 10
 """Maximum time that a source may run before, between and after what it compiles, in s. Without content nothing is
 computed."""
 MAX_REPORT_BYTES = 4 << 20
-KEPT_FOLDERS = (FOLDER, "triton")
+CACHE_FOLDERS = (FOLDER, "triton")
 """Folders below the job's folder that hold what the run will load."""
 COMPLETED, STOPPED, OUT_OF_TIME, DIED = "completed", "stopped", "out_of_time", "died"
 
@@ -47,7 +47,7 @@ class Unfollowed(BaseException):
 
 @dataclass
 class DryRun:
-    """What a dry run compiled and found.
+    """The result of a dry run.
 
     `ended` is a code, `reason` says why it did not complete. `fault` is a compiler's error that the run would end in,
     too. `entry` is what it called, None if it did not find that; `example` the inputs that it used, if they were asked.
@@ -67,7 +67,7 @@ class DryRun:
 
 
 class World:
-    """What a dry run's process tells the builder. `uncertain` says why a compiler's error may not be the run's."""
+    """A dry run's side of the pipe to the builder. `uncertain` says why a compiler's error may not be the run's."""
 
     def __init__(self, pipe: int, extensions: Extensions) -> None:
         self._pipe = pipe
@@ -213,7 +213,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """All files in the job's folder, except where the run finds what was compiled."""
     for place, folders, names in os.walk(folder):
         if Path(place) == folder:
-            folders[:] = [name for name in folders if name not in KEPT_FOLDERS]
+            folders[:] = [name for name in folders if name not in CACHE_FOLDERS]
         yield from (Path(place, name) for name in (*folders, *names))
 
 

@@ -119,7 +119,7 @@ def _set_device_guard() -> None:
     """Lets torch's C++ code switch to a device that is not there, which changes nothing."""
     torch._C._ensureCUDADeviceGuardSet()
     if torch.version.cuda is None:
-        # torch's function replaces a guard, and a torch without CUDA has none. That of the meta device does nothing.
+        # torch's function replaces a guard, and a torch without CUDA has none. The meta device's guard does nothing.
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
         guards = (ctypes.c_void_p * _KINDS).in_dll(library, _GUARDS)
         guards[_CUDA] = guards[_META]

@@ -1,7 +1,7 @@
 """Lets torch.cuda describe a GPU that is not there, of the target's architecture.
 
-What an architecture implies is exact. A card's name, multiprocessors and memory are a guess, because a builder does not
-know the card: `note_guess` is called when a source reads one of them.
+Figures that an architecture implies are exact. A card's name, multiprocessors and memory are a guess, because a builder
+does not know the card: `note_guess` is called when a source reads one of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ A_TIME = "a time on the card"
 
 @dataclass(frozen=True)
 class Card:
-    """What a usual card of an architecture has: its name, multiprocessors, and MiB of memory."""
+    """A usual card of an architecture: its name, multiprocessors, and MiB of memory."""
 
     name: str
     multiprocessors: int

@@ -93,7 +93,7 @@ class BuiltExtensions:
             (self._folder / REFUSALS).write_text(json.dumps(refusals), encoding="utf-8")
 
     def refusal(self, key: str | None) -> str | None:
-        """What the compiler said of that call's source; None if it was not refused."""
+        """The compiler's message about that call's source; None if it was not refused."""
         message = self._read(REFUSALS).get(key or "")
         return message if isinstance(message, str) else None
 

@@ -60,7 +60,7 @@ def first_error(text: str) -> str | None:
 
 
 def advice(error: str, log: str = "", source: str = "") -> str | None:
-    """What to do about this line or message; None where it is not known.
+    """Says what to do about this line or message; None where that is not known.
 
     `log` is the whole output, `source` the submission, in which the option at fault is looked up.
     """

@@ -197,7 +197,7 @@ def _headline(error: BaseException, log: str) -> str:
 
 
 def _build_advice(error: BaseException, log: str, folder: Path) -> str:
-    """What to do about a failed build or about an extension that cannot be used, in brackets."""
+    """Advice about a failed build, or about an extension that cannot be used, in brackets."""
     text = text_of(error)
     message = (first_error(log.partition(BUILD_FAILED)[2]) or "") if BUILD_FAILED in text else text
     source = folder / FILE_NAME

@@ -1,4 +1,4 @@
-"""What a submission and its job left in a runner's process, compared with the process before its first submission.
+"""Finds leftovers of a submission and its job in a runner's process, compared with it before its first submission.
 
 A runner that is kept for the next job loads the source again. A clean process is one in which the source then finds
 what it would find in a new one. The referee asks only the runners of references, which no candidate has run in.
@@ -25,7 +25,7 @@ from sandbox.isolation.file_access import SHARED_MEMORY
 from sandbox.runner.parameter_noise import left_global_state
 
 _NAMESPACES = (builtins, torch, torch.Tensor, torch.nn, torch.nn.Module, torch.nn.functional, torch.nn.init)
-"""What sources usually replace functions of, or store values in."""
+"""Namespaces in which sources usually replace functions, or store values."""
 
 
 class ProcessState:

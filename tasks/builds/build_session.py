@@ -84,7 +84,7 @@ class BuildSession:
         return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example])
 
     def example_for(self, kernel: Kernel, example: Any) -> Any:
-        """What of the reference's example the kernel's build depends on: all of it, or None."""
+        """The part of the reference's example that the kernel's build depends on: all of it, or None."""
         return example if self.target.is_cuda and not kernel.is_reference and may_compile(kernel) else None
 
     @property

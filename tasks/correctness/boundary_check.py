@@ -60,7 +60,7 @@ class BoundaryExcuses:
 
     @property
     def beyond_tolerance(self) -> list[Flag]:
-        """What float64 said about elements beyond tolerance."""
+        """Flags with the result of float64 for elements beyond tolerance."""
         return self._float64.findings
 
     @property

@@ -57,7 +57,7 @@ class Float64Check:
 
     @property
     def findings(self) -> list[Flag]:
-        """What float64 said about elements beyond tolerance; empty if there were none."""
+        """Flags with the result for elements beyond tolerance; empty if there were none."""
         if self.refusal is not None:
             return [self.refusal]
         if not self._calls:

@@ -55,7 +55,7 @@ class MixedInputs:
 
     @cached_property
     def _structure(self) -> InputStructure:
-        """What the stored sets have in common, computed on first use, because few jobs mix."""
+        """The structure that the stored sets share, computed on first use, because few jobs mix."""
         return find_structure(values.leaves(drawn, torch.Tensor) for drawn in self._stored[:SETS])
 
     @cached_property

@@ -42,7 +42,7 @@ class InputPerturbation:
 
     @cached_property
     def _structure(self) -> InputStructure:
-        """What drawn sets have in common, from the first use on: finding it takes more sets, and copies of tensors."""
+        """The structure that drawn sets share, found at first use: that takes more sets, and copies of tensors."""
         found = find_structure(self._sets())
         arguments = self._arguments
         if arguments is None:
@@ -57,7 +57,7 @@ class InputPerturbation:
     def _sets(self) -> Iterator[list[torch.Tensor]]:
         yield self._tensors
         began = time.monotonic()
-        with suppress(KernelFault):  # What the sets until then have in common is more than the task's, not less.
+        with suppress(KernelFault):  # Fewer sets share more than the task demands, never less.
             for number in range(1, SETS):
                 if number > 1 and time.monotonic() - began > STRUCTURE_S:
                     return

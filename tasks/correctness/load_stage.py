@@ -51,7 +51,7 @@ class Preparation:
     def first_calls(self, example: dict[str, Arguments]) -> None:
         """Call all kernels at once, so that loading libraries takes only the longer of both times.
 
-        They run one after the other if memory is short. So they do on the CPU, because a kernel with many processes
+        They run one after the other if memory is short. They also do on the CPU, because a kernel with many processes
         would slow the other down.
         """
         for kernel_run in self.kernel_runs:

@@ -49,7 +49,7 @@ class Building:
     """The builds of one request.
 
     If another job is building the same source, this one waits for it, at most for its own build time, and then builds
-    itself. Waiting does not count as build time. What a reference's build says of its inputs goes to the candidate's.
+    itself. Waiting does not count as build time. The candidate's build gets the inputs that the reference's found.
     """
 
     def __init__(self, build_session: BuildSession, request: Request, cancelled: Callable[[], bool]) -> None:
@@ -99,7 +99,7 @@ class Building:
     def check(self, kernel_run: KernelRun) -> None:
         """Compiles a kernel that runs elsewhere for this session's GPU. Raises KernelFault for what a compiler refuses.
 
-        What else becomes of this build is no fault, because the kernel does not run on that GPU.
+        Any other end of this build is no fault, because the kernel does not run on that GPU.
         """
         kernel, session = kernel_run.kernel, self._build_session
         if not kernel.is_reference and not may_compile(kernel):

@@ -29,7 +29,7 @@ from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE
 
 UNIT_ROUNDOFF = 2.0**-24
-"""Of float32, in which a right kernel accumulates."""
+"""The unit roundoff of float32, in which a right kernel accumulates."""
 FLOAT8_UNIT, FLOAT8_STEP = 2.0**-13, 32
 """Unit in the last place of a float8 product's accumulator, relative to it, and products that are added at once."""
 FAILURE = 1e-2
@@ -88,7 +88,7 @@ def half_unit(true: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def root_mean_square(tensor: torch.Tensor) -> float:
-    """Of the finite elements, in float64; 0 where there are none."""
+    """The root mean square of the finite elements, in float64; 0 where there are none."""
     squares, count = 0.0, 0
     for values, _ in _finite_pieces(tensor, tensor):
         squares += float(values.square().sum())

@@ -11,7 +11,7 @@ from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE, compare
 from validation.compare.tolerance import Tolerance
 
-KEPT = "the output of another call"
+OTHER_OUTPUT = "the output of another call"
 PROBE = 8
 """Leading elements of each dimension that are compared first: almost every trivial output fails there."""
 
@@ -54,13 +54,13 @@ class FixedOutputs:
     """Whether outputs fixed beforehand, whatever the inputs are, pass in every call of the reference that was seen.
 
     The first call is seen at construction. Tried for each output are zeros, ones, a constant (that call's mean) and
-    that call's output itself, which this object keeps until `stop`. What survives over other distributions and other
-    weights too, such as the softmax over one element, is constant by mathematics. A difference under other weights
-    excludes nothing, because a kernel may compute such outputs once, when it is constructed.
+    that call's output itself, which this object keeps until `stop`. An output that passes over other distributions
+    and other weights too, such as the softmax over one element, is constant by mathematics. A difference under other
+    weights excludes nothing, because a kernel may compute such outputs once, when it is constructed.
     """
 
     def __init__(self, outputs: list[torch.Tensor]) -> None:
-        self._fixed = [dict(_constants(output)) | {KEPT: output} for output in outputs]
+        self._fixed = [dict(_constants(output)) | {OTHER_OUTPUT: output} for output in outputs]
         self._surviving = [list(each) for each in self._fixed]
         self._calls = 1
         self._with_other_weights: str | None = None

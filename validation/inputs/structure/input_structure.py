@@ -1,4 +1,4 @@
-"""What all drawn sets of a task's inputs have in common, found from a few of them."""
+"""Finds the structure that all drawn sets of a task's inputs share, from a few of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STRIDE = 0.6180339887
 
 @dataclass(frozen=True, eq=False)
 class TensorStructure:
-    """What one input has in all sets. The bounds are those seen; `fixed` marks elements with one value in all sets."""
+    """The structure of one input in all sets. `fixed` marks elements with one value in all of them."""
 
     low: float
     high: float
@@ -167,7 +167,7 @@ def _with_fixed(
     share = count_true(mask) / mask.numel()
     if share == 1:
         return replace(structure, fixed=mask, all_fixed=True)
-    # Of few values, sets have many in common by chance.
+    # Sets of few values share many by chance.
     values = sampled(drawn, SAMPLED_CHANCES).double().sort().values
     counts = torch.searchsorted(values, values, right=True) - torch.searchsorted(values, values)
     by_chance = float((counts / len(values)).pow(sets - 1).mean())
@@ -188,7 +188,7 @@ def looks_discrete(tensor: torch.Tensor) -> bool:
 
 
 def describe(structure: TensorStructure, drawn: torch.Tensor) -> str:
-    """What was found, in words; empty if that is nothing."""
+    """The structure in words; empty if none was found."""
     if structure.all_fixed:
         return "the same in every set"
     found = sorted(str(one) for one in structure.properties)

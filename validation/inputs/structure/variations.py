@@ -43,14 +43,14 @@ def varies(structure: TensorStructure, drawn: torch.Tensor, variation: Variation
     # Floats with whole numbers index nothing, unless their rows are one-hot.
     if Kind.WHOLE not in kinds or not (drawn.dtype in INTEGERS or Kind.SUM in kinds):
         return False
-    # Of two values, such as a mask's, one alone may have no meaning.
+    # If there are two values, such as a mask's, one alone may have no meaning.
     return variation is Variation.SKEWED or Kind.SUM in kinds or structure.high - structure.low > 1
 
 
 def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, seed: int) -> torch.Tensor:
     """One input of a drawn set, varied within its structure; the drawn tensor itself if nothing else fits.
 
-    What is returned has been tested against what was found. An input that is a function of another is computed again
+    The varied tensor was tested against the structure. An input that is a function of another is computed again
     by `with_relations` instead.
     """
     if not varies(structure, drawn, variation):
