@@ -71,7 +71,7 @@ def forward(x):
         assert kernel.n_regs > 0 and kernel.metadata.shared <= shared
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        kernel[(1, 1, 1)](x, y, x.numel(), 2.0)
+        kernel[(1, 1, 1)](x, y, x.numel(), 2.0, 512)
         end.record()
     torch.cuda.synchronize()
     assert begin.elapsed_time(end) > 0
@@ -139,8 +139,8 @@ def test_a_launch_finds_what_the_dry_run_compiled(name: str, tmp_path: Path) -> 
     assert cubins(tmp_path) == there
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.gpu  # On a card, torch.compile makes kernels of its own.
+@pytest.mark.parametrize("name", [name for name in LAUNCHES if "torch.compile" not in name])
 def test_a_launch_on_a_card_finds_it_too(name: str, tmp_path: Path) -> None:
     in_builder(source_of(name), tmp_path, H200)
     there = cubins(tmp_path)

@@ -14,7 +14,10 @@ PIECE = 1 << 24
 CORNER = 8
 """Maximum rows along each other dimension in a first look, which refutes most properties at once."""
 MOST_SORTED = 1 << 26
-"""Maximum elements that are sorted to find equal ones. A larger tensor counts as unique, so it is only permuted."""
+"""Maximum elements that are sorted or permuted, at eight bytes an index; torch sorts at most 2^31 - 1.
+
+A larger tensor whose range has room for so many values counts as unique.
+"""
 BY_CHANCE = 1e-6
 """Maximum probability with which random rows have this property too."""
 PROBES, PROBE_ERROR = 4, {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -210,9 +213,7 @@ def _is_orthogonal(tensor: torch.Tensor) -> bool:
 
 def _is_unique(rows: torch.Tensor) -> bool:
     """Whether no row holds a value twice."""
-    if rows.numel() > MOST_SORTED:
-        return True
     low, high = rows.aminmax()
     if float(high) - float(low) + 1 < rows.shape[-1]:
         return False
-    return not bool((rows.sort(dim=-1).values.diff(dim=-1) == 0).any())
+    return rows.numel() > MOST_SORTED or not bool((rows.sort(dim=-1).values.diff(dim=-1) == 0).any())

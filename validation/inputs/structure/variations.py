@@ -11,8 +11,22 @@ import torch
 from sandbox.protocol.arena import stored_shape
 from validation.compare.bitwise import blocks
 from validation.inputs.layout import with_layout_of
-from validation.inputs.structure.input_structure import InputStructure, TensorStructure, fits, looks_discrete
-from validation.inputs.structure.properties import INTEGERS, PIECE, Kind, Property, row_blocks, row_sums
+from validation.inputs.structure.input_structure import (
+    InputStructure,
+    TensorStructure,
+    fits,
+    looks_discrete,
+    sampled,
+)
+from validation.inputs.structure.properties import (
+    INTEGERS,
+    MOST_SORTED,
+    PIECE,
+    Kind,
+    Property,
+    row_blocks,
+    row_sums,
+)
 
 LEAST = 1 / 64
 """The factor of the smallest elements of a varied input; the largest stays, those between fall with their square."""
@@ -163,9 +177,10 @@ def _indices(
         yield from _reordered(structure, drawn, variation, generator)
         return
     if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
-        steps = drawn.diff()
-        rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
-        yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
+        if len(drawn) <= MOST_SORTED:
+            steps = drawn.diff()
+            rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
+            yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
         return
     kinds = {one.kind for one in structure.properties} - {Kind.WHOLE}
     units = _units(drawn, by_rows=bool(kinds))
@@ -173,28 +188,41 @@ def _indices(
     if size < 2:
         return
     if variation is Variation.SKEWED and len(units) == drawn.dim():
-        ordered = drawn.reshape(-1).sort().values
-        distinct = ordered[torch.cat([ordered[:1] == ordered[:1], ordered.diff() != 0])]
-        yield distinct[_skewed(len(distinct), size, generator)].reshape(drawn.shape)
+        yield _skewed_values(drawn, generator)
         return
-    chosen = _skewed(size, size, generator) if variation is Variation.SKEWED else _one(size, generator)
-    moved = drawn.movedim(units, tuple(range(len(units))))
-    yield (
-        moved.reshape(size, *moved.shape[len(units) :])[chosen]
-        .reshape(moved.shape)
-        .movedim(tuple(range(len(units))), units)
-    )
+    if variation is Variation.EQUAL or size <= MOST_SORTED:
+        one = torch.randint(size, (1,), generator=generator, device=generator.device).expand(size)
+        is_skewed = variation is Variation.SKEWED
+        chosen = _skewed(_order(size, generator), size, generator) if is_skewed else one
+        moved = drawn.movedim(units, tuple(range(len(units))))
+        yield (
+            moved.reshape(size, *moved.shape[len(units) :])[chosen]
+            .reshape(moved.shape)
+            .movedim(tuple(range(len(units))), units)
+        )
     yield from _reordered(structure, drawn, variation, generator)
+
+
+def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The values that were drawn, of a large tensor those in a sample, each as often as its Zipf-like rank says."""
+    ordered = sampled(drawn, MOST_SORTED).sort().values
+    distinct = ordered[torch.cat([ordered[:1] == ordered[:1], ordered.diff() != 0])]
+    distinct = distinct[_order(len(distinct), generator)]
+    varied = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
+    for block in varied.view(-1).split(PIECE):
+        block.copy_(_skewed(distinct, len(block), generator))
+    return varied
 
 
 def _reordered(
     structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
     """Permutations: of all elements at random or in ascending order, then of whole rows."""
-    flat = drawn.reshape(-1)
-    order = _order(len(flat), generator) if variation is Variation.SKEWED else flat.argsort()
-    yield flat[order].reshape(drawn.shape)
-    if drawn.dim() > 1:
+    if drawn.numel() <= MOST_SORTED:
+        flat = drawn.reshape(-1)
+        order = _order(len(flat), generator) if variation is Variation.SKEWED else flat.argsort()
+        yield flat[order].reshape(drawn.shape)
+    if drawn.dim() > 1 and len(drawn) <= MOST_SORTED:
         yield drawn[_order(len(drawn), generator)]
 
 
@@ -219,15 +247,12 @@ def _has_narrow_slices(drawn: torch.Tensor) -> bool:
     return bool(((highs - lows) < NARROW * (highs.amax() - lows.amin())).any())
 
 
-def _skewed(count: int, draws: int, generator: torch.Generator) -> torch.Tensor:
-    """Numbers below `count`, Zipf-like: the r-th of a random order comes with a probability of about 1/r."""
+def _skewed(values: torch.Tensor, draws: int, generator: torch.Generator) -> torch.Tensor:
+    """Draws of the values, Zipf-like: the r-th of them comes with a probability of about 1/r."""
+    count = len(values)
     exponents = torch.rand(draws, generator=generator, device=generator.device, dtype=torch.float64)
     ranks = exponents.mul_(math.log(count + 1)).exp_().floor_().long().sub_(1).clamp_(0, count - 1)
-    return _order(count, generator)[ranks]
-
-
-def _one(count: int, generator: torch.Generator) -> torch.Tensor:
-    return torch.randint(count, (1,), generator=generator, device=generator.device).expand(count)
+    return values[ranks]
 
 
 def _order(count: int, generator: torch.Generator) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from validation.inputs.structure import properties, variations
 from validation.inputs.structure.input_structure import InputStructure, describe, find_structure, fits
 from validation.inputs.structure.variations import Variation, vary, with_relations
 
@@ -194,6 +195,44 @@ def test_an_input_that_cannot_fit_stays_as_drawn() -> None:
     sets = drawn(lambda: [F.layer_norm(normal(N, N), (N,))])
     (made,) = varied(find_structure(sets), sets[0], Variation.VALUES)
     assert made is sets[0][0]
+
+
+def test_inputs_of_more_elements_than_are_sorted_vary_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variations, "MOST_SORTED", 1024)
+    monkeypatch.setattr(properties, "MOST_SORTED", 1024)
+    monkeypatch.setattr(variations, "PIECE", 100)
+
+    def draw() -> list[torch.Tensor]:
+        return [
+            torch.randint(-100, 100, (N, N), dtype=torch.int8),
+            torch.randint(1_000_000, (N * N,)).sort().values,
+            torch.randint(1_000_000, (N, N)),
+            F.one_hot(torch.randint(8, (N * 2,)), 8),
+        ]
+
+    structure = find_structure(drawn(draw))
+    first = draw()
+    skewed, equal = (varied(structure, first, one) for one in (Variation.SKEWED, Variation.EQUAL))
+    counts = skewed[0].view(-1).unique(return_counts=True)[1]
+    assert counts.max() > 8 * counts.median()
+    assert set(skewed[0].view(-1).tolist()) <= set(first[0].view(-1).tolist())
+    assert len(equal[0].unique()) == 1
+    assert skewed[1] is first[1]  # Its order would need a permutation.
+    assert not torch.equal(skewed[2], first[2])  # As its values may all differ, only whole rows moved.
+    assert torch.equal(skewed[2].view(-1).sort().values, first[2].view(-1).sort().values)
+    assert len(equal[3].unique(dim=0)) == 1
+
+
+@pytest.mark.gpu
+def test_more_elements_than_torch_sorts_vary_on_a_gpu() -> None:
+    structure = find_structure(
+        [torch.randint(-128, 128, (2**31 + 8,), dtype=torch.int8, device="cuda")] for _ in range(2)
+    )
+    first = [torch.randint(-128, 128, (2**31 + 8,), dtype=torch.int8, device="cuda")]
+    for variation in (Variation.SKEWED, Variation.EQUAL):
+        (changed,) = varied(structure, first, variation)
+        most = (changed[-1024:] == changed[-1024:].mode().values).sum()
+        assert most > 100
 
 
 @pytest.mark.gpu
