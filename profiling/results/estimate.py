@@ -22,7 +22,7 @@ from profiling.integrity.single_call import (
 from profiling.results.samples import KernelWindows, Samples, WindowSetup
 from profiling.stats.flags import EarlyStart, early_start
 from profiling.stats.process_variance import process_spread_ms
-from profiling.stats.statistics import Sample, half_width, undisturbed
+from profiling.stats.statistics import MAX_OUTLIERS, MAX_OUTLIERS_MOVED, Sample, half_width, undisturbed
 
 
 class Correction(NamedTuple):
@@ -89,13 +89,17 @@ class TimeEstimate:
 
     def process_spread_ms(self, unlike_ms: float) -> float:
         """The standard deviation of a window between processes (`process_spread_ms`), in ms; 0 on a host: unknown."""
-        return process_spread_ms(self.setup.calls, self.max_launches, unlike_ms) if self.setup.is_cuda else 0.0
+        if not self.setup.is_cuda:
+            return 0.0
+        window_ms = max(0.0, float(self.net_ms[self.used].mean()))
+        return process_spread_ms(self.setup.calls, self.max_launches, unlike_ms, window_ms)
 
 
 def estimate(windows: KernelWindows, reference: KernelWindows | None = None) -> TimeEstimate:
     """The kernel's time. The windows of its `reference` show what an honest single call takes longer."""
     setup, net = windows.usual.setup, net_ms(windows)
-    used = undisturbed(net)
+    moved = setup.gated and setup.launches != 1  # As `shuffle_allocations` of tasks does.
+    used = undisturbed(net, MAX_OUTLIERS_MOVED if moved else MAX_OUTLIERS)
     call_ms = net[used] / setup.calls
     single = deferred = Estimate(float(call_ms.mean()))
     if setup.is_candidate:

@@ -145,11 +145,14 @@ def _margin(sample: Sample) -> float:
 
 
 def _prior_variance(side: Sequence[Timing]) -> float:
-    """The relative variance of a kernel's time between processes, as measured on other jobs; 0 if unknown."""
+    """The relative variance of a kernel's time between processes, as measured on other jobs; 0 if unknown.
+
+    It leaves out the placement in memory, of which each process is a sample.
+    """
     if any(timing.launches is None for timing in side):
         return 0.0
     each = [
-        process_spread_ms(timing.calls_per_window, timing.launches or 1, 0.0)
+        process_spread_ms(timing.calls_per_window, timing.launches or 1, 0.0, 0.0)
         / timing.calls_per_window
         / timing.latency_ms
         for timing in side

@@ -39,7 +39,7 @@ def test_events_that_fit_give_the_distribution_and_the_window_the_level() -> Non
     assert timing.stats.max / timing.stats.min == pytest.approx(5.5 / 4.0)
     assert (timing.distribution, timing.flags, timing.windows, timing.calls) == ("events", [], 3, 6)
     assert timing.resolution_us == pytest.approx(2.0)
-    assert timing.relative_ci == pytest.approx(0.00098, rel=0.01)  # What processes differ by alone.
+    assert timing.relative_ci == pytest.approx(0.0139, rel=0.01)  # What processes differ by alone.
 
 
 @pytest.mark.parametrize("lie", [[0.001, 0.001], [100.0, 100.0], [5.0], [math.nan, 5.0], [-1.0, 11.0], [0.0, 0.0]])
@@ -220,7 +220,7 @@ def test_drift_of_the_overhead_is_taken_off_window_by_window() -> None:
     for step in range(10):
         made.usual.add(window(10.16 + 0.05 * step), Clock(0.16 + 0.05 * step, 0.1))
     timing = timing_of(made)
-    assert timing.latency_ms == pytest.approx(5.0) and timing.relative_ci == pytest.approx(0.00098, rel=0.01)
+    assert timing.latency_ms == pytest.approx(5.0) and timing.relative_ci == pytest.approx(0.0139, rel=0.01)
 
 
 def test_more_pairs_make_the_interval_narrower() -> None:
@@ -230,8 +230,26 @@ def test_more_pairs_make_the_interval_narrower() -> None:
     assert pairs_half_width(*map(estimate, many)) < pairs_half_width(*map(estimate, few)) < 0.05
 
 
+def test_one_call_a_window_leaves_open_what_its_place_in_memory_does() -> None:
+    """Transposed convolutions of KernelBench differ from themselves by 2 % in all windows of a pair of processes."""
+    for calls, share, verdict in ((1, 0.022, "not_distinguishable"), (1, 0.05, "slower"), (100, 0.022, "slower")):
+        both = [measured(*[10.16 * factor] * 6, calls=calls) for factor in (1.0, 1.0 + share)]
+        found = paired_speedup(*map(estimate, both))
+        assert found is not None and found.verdict == verdict
+
+
+def test_the_slow_place_of_a_call_whose_memory_moves_is_no_disturbance() -> None:
+    """A convolution in eight windows, two of which had another place."""
+    net_ms = [4.867, 4.934, 6.478, 4.882, 6.399, 4.914, 4.933, 4.959]
+    several, single = kernel_windows(1, launches=10), kernel_windows(1)
+    for made in (several, single):
+        for elapsed_ms in net_ms:
+            made.usual.add(window(elapsed_ms + 0.16), Clock(0.16, 0.1))
+    assert timing_of(several).windows == 8 and timing_of(single).windows == 6
+
+
 def test_short_calls_leave_more_open_than_long_ones_whatever_the_windows_say() -> None:
-    short, long = ([measured(*[1.16] * 6, calls=calls) for _ in range(2)] for calls in (400, 4))
+    short, long = ([measured(*[10.16] * 6, calls=calls) for _ in range(2)] for calls in (4000, 100))
     found, narrow = paired_speedup(*map(estimate, short)), paired_speedup(*map(estimate, long))
     assert found is not None and narrow is not None
     assert found.ci_high - found.ci_low > 2 * (narrow.ci_high - narrow.ci_low)
