@@ -181,7 +181,7 @@ def undisturbed(windows_ms: Sample, max_outliers: float = MAX_OUTLIERS) -> NDArr
     """A mask of the windows that nothing disturbed: within OUTLIER robust standard deviations, or OUTLIER_FLOOR.
 
     Short and long outliers count alike, so that their exclusion favours neither fast nor slow kernels. All windows
-    count if there are fewer than five, or if more than one and than the share `max_outliers` are outliers: a kernel that
+    count if there are fewer than five, or if several are outliers and more than the share `max_outliers`: a kernel that
     is slow every third time has to show that.
     """
     everything: NDArray[np.bool_] = np.ones(windows_ms.size, dtype=np.bool_)

@@ -170,8 +170,6 @@ def _use_as_home(folder: Path) -> None:
     os.chdir(folder)
     os.environ |= {
         "HOME": str(folder),
-        "USER": "runner",
-        "LOGNAME": "runner",
         "TMPDIR": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "CUDA_CACHE_PATH": str(folder / "cuda"),

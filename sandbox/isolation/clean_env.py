@@ -28,6 +28,9 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     environment |= {
         "HOME": str(folder),
         "TMPDIR": str(folder),
+        # Libraries ask for the user's name at import. A container's user may have none in /etc/passwd.
+        "USER": "runner",
+        "LOGNAME": "runner",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         # torch.cuda.is_available() would otherwise initialise CUDA in the zygote, and CUDA does not survive a fork.

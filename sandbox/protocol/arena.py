@@ -67,6 +67,8 @@ class DeviceArena:
 
     def close(self) -> None:
         """Unmaps the memory; no tensor over it may be used afterwards."""
+        # torch's tensor holds this object, which would hold the tensor for good: the collector sees no such cycle.
+        self.bytes = torch.empty(0, dtype=torch.uint8)
         self._mapping.close()
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
 from backends.base import Artifact
 from domain.kernel import Kernel, KernelType
+from sandbox.isolation.clean_env import clean_environment
 from sandbox.supervisor.session import Session
 
 # Temporaries of 1 MB, several at a time, as in a kernel of several steps.
@@ -38,3 +43,15 @@ def test_temporaries_cost_no_pages_whoever_has_freed_large_blocks(
             runner.inputs(list(range(20)), infer=False)
         faults.append(int(runner.probe([torch.randn(256, 1024)], 3).outputs[0].item()))
     assert max(faults) < 1000, faults  # Of fifty runs; mapped anew, those of one take up to 768.
+
+
+def test_libraries_find_a_user_name_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nameless(_: int) -> pwd.struct_passwd:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nameless)
+    for name in set(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in clean_environment(tmp_path, interpret=False).items():
+        monkeypatch.setenv(name, value)
+    assert getpass.getuser() == "runner"

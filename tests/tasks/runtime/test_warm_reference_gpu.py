@@ -74,8 +74,7 @@ def test_equal_kernels_are_not_told_apart_beside_a_warm_reference(worker: Worker
             report.speedup,
         )
         worker.refill_pool()
-    kept = [report.device.reference_runner for report in reports]
-    assert kept == ["fresh", *["warm"] * (JOBS - 1)]
+    assert [report.device.reference_runner for report in reports] == ["fresh", *["warm"] * (JOBS - 1)]
     apart = [report.speedup.ci_low > 1 or report.speedup.ci_high < 1 for report in reports if report.speedup]
     assert sum(apart) <= JOBS // 10
 
