@@ -209,7 +209,7 @@ def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Ten
     distinct = ordered[torch.cat([ordered[:1] == ordered[:1], ordered.diff() != 0])]
     distinct = distinct[_order(len(distinct), generator)]
     varied = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
-    for block in varied.view(-1).split(PIECE):
+    for (block,) in blocks([varied], PIECE):
         block.copy_(_skewed(distinct, len(block), generator))
     return varied
 
