@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
+from domain.confirmation import FirstResult
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness
@@ -50,6 +51,7 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `confirms`: internal; the earlier result that this job judges again.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -77,6 +79,7 @@ class Request:
     determinism: bool = False
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
+    confirms: FirstResult | None = None
     owner: str | None = None
     tried: bool = False
 
@@ -87,6 +90,27 @@ class Request:
         if self.reference is None:
             return candidate
         return {REFERENCE: replace(self.reference, is_reference=True), **candidate}
+
+    def confirming(self, first: FirstResult) -> Self:
+        """This request again, at the budget `precise` and without what does not decide verdict and speed-up."""
+        effort = Budget.PRECISE.effort
+        return replace(
+            self,
+            budget=Budget.PRECISE,
+            num_trials=effort.num_trials,
+            target_precision=effort.target_precision,
+            timeout=max(self.timeout, DEFAULT_TIMEOUT_S),
+            queue_timeout=None,
+            gpu=first.gpu_model or self.gpu,
+            reuse=False,
+            replay_seed=None,
+            profile=False,
+            artifacts=(),
+            device_metrics=None,
+            sanitize=False,
+            determinism=False,
+            confirms=first,
+        )
 
     @property
     def processes(self) -> int:
@@ -138,7 +162,7 @@ class Request:
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
         """Parses `to_wire`'s form, into which the API converts HTTP bodies."""
-        reference = wire.get("reference")
+        reference, confirms = wire.get("reference"), wire.get("confirms")
         return cls(
             kernel=Kernel.from_wire(wire["kernel"]),
             reference=Kernel.from_wire(reference) if reference is not None else None,
@@ -162,6 +186,7 @@ class Request:
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
+            confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -188,4 +213,5 @@ class Request:
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
             "strictness": self.strictness.value,
+            "confirms": self.confirms.to_wire() if self.confirms is not None else None,
         }

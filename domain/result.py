@@ -242,6 +242,7 @@ class Report:
 
     - `environment`: host, device and versions, JSON-ready.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
+    - `confirmation`: what it says about the earlier result that it was to confirm (`domain/confirmation.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
 
@@ -251,6 +252,7 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+    confirmation: dict[str, Any] | None = None
     spent_s: float = 0.0
     built_s: float = 0.0
     device: DeviceReport = field(default_factory=DeviceReport)
@@ -304,6 +306,8 @@ class Report:
             body["speedup_unavailable_reason"] = None if self.speedup else self._speedup_unavailable_reason()
         if self.budget is not None:
             body["budget"] = self.budget
+        if self.confirmation is not None:
+            body["confirmation"] = self.confirmation
         if self.device_metrics is not None:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         writable: dict[str, Any] = _writable(body)

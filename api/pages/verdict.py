@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import evidence, sanitizer, words
+from api.pages import confirmation, evidence, sanitizer, words
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
@@ -58,7 +58,7 @@ def of_result(result: Result) -> Verdict:
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)
-    unsound = f" But {errors}." if errors else ""
+    unsound = confirmation.sentence(result) + (f" But {errors}." if errors else "")
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
     tone = NEUTRAL if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD

@@ -277,6 +277,9 @@ class ResultSchema(Schema):
     )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
+    confirmation = fields.Dict(
+        metadata={"description": "Of a job of /job/<job_id>/confirm: whether the first verdict and speed-up stand."}
+    )
     reused_from = fields.Dict(
         metadata={"description": "With `reuse`: the `job_id` that this answer was given to first, and `at` when."}
     )

@@ -95,6 +95,13 @@ class AsyncClient:
         """Waits for the job's end, whether it completes, fails or is cancelled."""
         return await self._run(self._flows.wait_for_job(job_id, max_wait_s))
 
+    async def confirm(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """Has a passed comparison judged again, waits, and returns the new result: `Result.confirmation` compares both.
+
+        Raises CallerError if the job has no speed-up, or its request was not kept.
+        """
+        return await self._run(self._flows.confirm(job_id, max_wait_s))
+
     async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """Waits for the job's end and returns the service's report as an HTML page."""
         return await self._run(self._flows.report(job_id, max_wait_s))

@@ -218,6 +218,11 @@ class Result:
         return Sanitizer.from_wire(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
+    def confirmation(self) -> Mapping[str, Any] | None:
+        """Whether an earlier verdict and speed-up stand (docs/api.md, "Confirming"); None if this job confirms none."""
+        return self.raw.get("confirmation")
+
+    @property
     def flags(self) -> Sequence[Flag]:
         """All that qualifies the verdict and the times, each with the `kernel` that it is about.
 

@@ -7,9 +7,11 @@ Only a cancellation or a fault of the service raises out of `run`.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from domain.request import Request
 from domain.result import Report
+from profiling.results.confirmation import confirmation
 from tasks.diagnostics.code_listings import read_code
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.inspection import inspect
@@ -24,7 +26,12 @@ from tasks.runtime.worker_context import WorkerContext
 
 def run(request: Request, worker: WorkerContext, callbacks: JobCallbacks | None = None) -> Report:
     """Evaluate a kernel, or compare two. Raises JobCancelled, InfrastructureFault, or whatever `on_stage` raises."""
-    return evaluate_in_processes(lambda one, queues: _evaluate(JobContext.of(one, worker, callbacks, queues)), request)
+    report = evaluate_in_processes(
+        lambda one, queues: _evaluate(JobContext.of(one, worker, callbacks, queues)), request
+    )
+    if request.confirms is not None:
+        report = replace(report, confirmation=confirmation(request.confirms, report).to_dict())
+    return report
 
 
 def _evaluate(job: JobContext) -> Report:

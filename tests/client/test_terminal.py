@@ -35,6 +35,7 @@ CALLS = {
     "compare": ["compare", "{file}", "{file}"],
     "submit": ["submit", "{file}"],
     "wait": ["wait", "j1"],
+    "confirm": ["confirm", "j1"],
     "watch": ["watch", "j1"],
     "watch of a file": ["watch", "{file}", "--runs", "1"],
     "batch": ["batch", "{folder}"],

@@ -24,6 +24,7 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "compare": judging.compare,
     "submit": judging.submit,
     "wait": judging.wait,
+    "confirm": judging.confirm,
     "watch": watching.watch,
     "batch": batch.batch,
     "suite": suite.suite,

@@ -1,4 +1,4 @@
-"""`evaluate`, `compare`, `submit` and `wait`: one kernel and its verdict."""
+"""`evaluate`, `compare`, `submit`, `wait` and `confirm`: one kernel and its verdict."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def wait(session: Session, arguments: argparse.Namespace) -> Exit:
         "",
         _wait_for_result(session, session.client.job(arguments.job_id), arguments.max_wait),
     )
+
+
+def confirm(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Has a passed comparison judged again and prints the new verdict. The status is that of what was confirmed."""
+    with session.progress.waiting("judging it again"):
+        result = session.client.confirm(arguments.job_id, max_wait_s=arguments.max_wait)
+    shown = show_verdict(session, result.job_id, "", result)
+    stands = (result.confirmation or {}).get("speedup_stands")
+    return shown if stands else Exit.FAILED
 
 
 def choices(arguments: argparse.Namespace) -> Choices:

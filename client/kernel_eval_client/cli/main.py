@@ -92,9 +92,11 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("job_id")
     wait = command("wait", "Wait for a job's verdict.")
     wait.add_argument("job_id")
+    confirm = command("confirm", "Judge a passed comparison again, on other inputs and another card: does it stand?")
+    confirm.add_argument("job_id")
     cancel = command("cancel", "Cancel jobs.")
     cancel.add_argument("job_ids", nargs="+", metavar="job_id")
-    for each in (evaluate, compare, batch, suite, watch, wait, cancel):
+    for each in (evaluate, compare, batch, suite, watch, wait, confirm, cancel):
         each.add_argument(
             "--max-wait", type=_seconds, metavar="S", help="maximum time to wait for a verdict, in seconds"
         )

@@ -16,7 +16,7 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import KernelResult, Result
-from kernel_eval_client.timing import Speedup
+from kernel_eval_client.timing import Speedup, known_fields
 
 ERROR_LINES = 12
 KERNELS = 8
@@ -77,6 +77,10 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
         yield "speed-up", f"{speedup(result.speedup)}, {verdict}"
     elif result.speedup_unavailable_reason is not None and result.passed:
         yield "speed-up", f"none: {result.speedup_unavailable_reason}"
+    if (confirmed := result.confirmation) is not None:
+        together = confirmed.get("together")
+        both = f"; together {speedup(Speedup(**known_fields(Speedup, together)))}" if together else ""
+        yield "confirms", f"{confirmed.get('finding')}: job {confirmed.get('of')}{both}"
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
