@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from domain.baseline import Baseline
 from domain.budget import Budget
 from domain.confirmation import FirstResult
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
@@ -51,6 +52,7 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `baselines`: forms of the reference that are timed.
     - `confirms`: internal; the earlier result that this job judges again.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
@@ -79,6 +81,7 @@ class Request:
     determinism: bool = False
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
+    baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
     confirms: FirstResult | None = None
     owner: str | None = None
     tried: bool = False
@@ -109,6 +112,7 @@ class Request:
             device_metrics=None,
             sanitize=False,
             determinism=False,
+            baselines=(Baseline.EAGER,),
             confirms=first,
         )
 
@@ -131,6 +135,11 @@ class Request:
         return self.timeout if self.build_timeout is None else self.build_timeout
 
     @property
+    def baseline_seconds(self) -> float:
+        """Maximum time of building and running the baselines beside the reference itself, in s."""
+        return 2 * self.build_seconds + self.timeout if Baseline.COMPILE in self.baselines else 0.0
+
+    @property
     def inspection_seconds(self) -> float:
         """Maximum time of the tools that inspect the kernels after everything else, in s."""
         counters_request = self.device_metrics
@@ -151,6 +160,7 @@ class Request:
         tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
         tools += ["sanitize"] if self.sanitize else []
         tools += ["determinism"] if self.determinism else []
+        tools += ["compile"] if Baseline.COMPILE in self.baselines else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -186,6 +196,7 @@ class Request:
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
+            baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
             confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
         )
 
@@ -213,5 +224,6 @@ class Request:
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
             "strictness": self.strictness.value,
+            "baselines": [baseline.value for baseline in self.baselines],
             "confirms": self.confirms.to_wire() if self.confirms is not None else None,
         }

@@ -242,6 +242,8 @@ class Report:
 
     - `environment`: host, device and versions, JSON-ready.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
+    - `baselines`: times of other forms of the reference, JSON-ready; empty if the request named none
+      (`domain/baseline.py`).
     - `confirmation`: what it says about the earlier result that it was to confirm (`domain/confirmation.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
@@ -252,6 +254,7 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+    baselines: list[dict[str, Any]] = field(default_factory=list)
     confirmation: dict[str, Any] | None = None
     spent_s: float = 0.0
     built_s: float = 0.0
@@ -273,7 +276,7 @@ class Report:
         reference = self.reference.without_texts(reason) if self.reference is not None else None
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
-    def _speedup_unavailable_reason(self) -> str:
+    def speedup_unavailable_reason(self) -> str:
         """Why there is no speed-up, and what the caller can do."""
         if self.outcome.status is not Status.PASSED:
             return "only times of right outputs are compared"
@@ -303,9 +306,11 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
-            body["speedup_unavailable_reason"] = None if self.speedup else self._speedup_unavailable_reason()
+            body["speedup_unavailable_reason"] = None if self.speedup else self.speedup_unavailable_reason()
         if self.budget is not None:
             body["budget"] = self.budget
+        if self.baselines:
+            body["baselines"] = self.baselines
         if self.confirmation is not None:
             body["confirmation"] = self.confirmation
         if self.device_metrics is not None:

@@ -27,7 +27,8 @@ tasks/runtime/test_build_for tasks/runtime/test_warm_reference tasks/timing/test
 tasks/correctness/test_named_outputs tasks/correctness/test_output_forms tasks/correctness/test_weight_sync
 tasks/diagnostics/test_code_listings tasks/diagnostics/test_ncu_stage
 tasks/diagnostics/test_post_timing_checks tasks/diagnostics/test_tool_run tasks/evaluation/test_pipeline
-tasks/evaluation/test_runner_messages tasks/node/test_broker_tls tasks/prebuild/test_job_builds
+tasks/evaluation/test_baselines tasks/evaluation/test_runner_messages tasks/node/test_broker_tls
+tasks/prebuild/test_job_builds
 tasks/runtime/test_build_stage tasks/runtime/test_deferred_teardown
 tasks/runtime/test_memory_between_jobs tasks/timing/test_consistency_checks tasks/worker/test_lifecycle
 validation/compare/test_comparison

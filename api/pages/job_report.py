@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import evidence, facts, words
+from api.pages import baselines, evidence, facts, words
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
@@ -57,6 +57,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "reference_timing": reference_timing,
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
+        "baselines": baselines.tiles(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_text": _describe_speedup(speedup) if speedup else "",
         "windows": windows,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import confirmation, evidence, sanitizer, words
+from api.pages import baselines, confirmation, evidence, sanitizer, words
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
@@ -82,7 +82,7 @@ def _passed(result: Result, kernel: Result) -> str:
         fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
     if any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in (comparison or {}).get("weak_reference") or ()):
         fast += " That says nothing: outputs fixed beforehand would pass too."
-    return f"{right}. {fast}{_flag_count(result)}"
+    return f"{right}. {fast}{baselines.sentence(result)}{_flag_count(result)}"
 
 
 def _compared(speedup: Result) -> str:

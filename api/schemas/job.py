@@ -277,6 +277,10 @@ class ResultSchema(Schema):
     )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
+    baselines = fields.List(
+        fields.Dict,
+        metadata={"description": "With `baselines`: each form of the reference, its time, and the speed-up."},
+    )
     confirmation = fields.Dict(
         metadata={"description": "Of a job of /job/<job_id>/confirm: whether the first verdict and speed-up stand."}
     )

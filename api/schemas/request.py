@@ -10,6 +10,7 @@ from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abb
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
+from domain.baseline import Baseline
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
@@ -41,6 +42,15 @@ class CompareSchema(LookingSchema):
         metadata={
             "description": "`task`: a failure on inputs that the task never draws is reported in "
             "`comparison.robustness`, with a flag. `robust`: it is the verdict."
+        },
+    )
+    baselines = Items(
+        Text(validate=one_of(Baseline)),
+        load_default=list,
+        validate=validate.Length(max=len(Baseline), error="has at most {max} entries"),
+        metadata={
+            "description": "`compile`: time the reference under torch.compile too, in a process of its own; the "
+            "result's `baselines` has the speed-up over each. `eager`, the reference as it was sent, is always there."
         },
     )
     matched_ratio = RealNumber(
@@ -208,6 +218,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "determinism": data.get("determinism", False),
             "strictness": data.get("strictness", Strictness.TASK),
+            "baselines": data.get("baselines", []),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.baseline import BaselineResult
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
 from kernel_eval_client.machine_code import MachineCode
@@ -216,6 +217,11 @@ class Result:
     def sanitizer(self) -> Sanitizer | None:
         """The report of compute-sanitizer about the kernel; None if the request did not ask to `sanitize`."""
         return Sanitizer.from_wire(self.raw["kernel_exec_result"].get("sanitizer"))
+
+    @property
+    def baselines(self) -> Sequence[BaselineResult]:
+        """The forms of the reference that were timed; empty if the request named none in `baselines`."""
+        return BaselineResult.all_of(self.raw)
 
     @property
     def confirmation(self) -> Mapping[str, Any] | None:

@@ -21,6 +21,7 @@ Counters = bool | Literal["basic", "full"] | Sequence[str]
 DrawOn = Literal["device", "host"]
 """Where a source's own code makes its tensors."""
 Strictness = Literal["task", "robust"]
+Baseline = Literal["eager", "compile"]
 """Whether a failure on inputs that the task never draws is reported, or is the verdict."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
@@ -56,6 +57,7 @@ class Options(TypedDict, total=False):
     draw_on: DrawOn
     determinism: bool
     strictness: Strictness
+    baselines: Sequence[Baseline]
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Submission:
     draw_on: DrawOn | None = None
     determinism: bool | None = None
     strictness: Strictness | None = None
+    baselines: Sequence[Baseline] | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -113,7 +113,8 @@ def allowance(request: Request) -> float:
 
     The build time counts twice: a job may also wait for another job that builds the same kernel.
     """
-    return 2 * request.build_seconds + request.timeout + request.inspection_seconds
+    judging_s = 2 * request.build_seconds + request.timeout
+    return judging_s + request.inspection_seconds + request.baseline_seconds
 
 
 def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:

@@ -13,6 +13,7 @@ from domain.request import Request
 from domain.result import Report
 from profiling.results.confirmation import confirmation
 from tasks.diagnostics.code_listings import read_code
+from tasks.evaluation.baselines import with_baselines
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.inspection import inspect
 from tasks.evaluation.judging import judge
@@ -26,12 +27,18 @@ from tasks.runtime.worker_context import WorkerContext
 
 def run(request: Request, worker: WorkerContext, callbacks: JobCallbacks | None = None) -> Report:
     """Evaluate a kernel, or compare two. Raises JobCancelled, InfrastructureFault, or whatever `on_stage` raises."""
-    report = evaluate_in_processes(
-        lambda one, queues: _evaluate(JobContext.of(one, worker, callbacks, queues)), request
-    )
+    callbacks = callbacks or JobCallbacks()
+    report = _in_processes(request, worker, callbacks)
+    # The interim verdict is the kernel's: a baseline has none.
+    beside = replace(callbacks, on_interim_result=JobCallbacks().on_interim_result)
+    report = with_baselines(report, request, lambda one: _in_processes(one, worker, beside))
     if request.confirms is not None:
         report = replace(report, confirmation=confirmation(request.confirms, report).to_dict())
     return report
+
+
+def _in_processes(request: Request, worker: WorkerContext, callbacks: JobCallbacks) -> Report:
+    return evaluate_in_processes(lambda one, queues: _evaluate(JobContext.of(one, worker, callbacks, queues)), request)
 
 
 def _evaluate(job: JobContext) -> Report:

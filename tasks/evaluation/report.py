@@ -91,8 +91,13 @@ def _build(kernel_run: KernelRun) -> dict[str, Any]:
         "deferred": build.artifact.deferred,
         "log": kernel_run.redact_paths(build.artifact.log),
         **build.origin,
+        **({"graph_breaks": breaks} if (breaks := _graph_breaks(kernel_run)) is not None else {}),
         **({"compiled_at_run_time": COMPILED_LATE.format(names=", ".join(late))} if late else {}),
     }
+
+
+def _graph_breaks(kernel_run: KernelRun) -> int | None:
+    return kernel_run.probe.graph_breaks if kernel_run.probe is not None else None
 
 
 def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:

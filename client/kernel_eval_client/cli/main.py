@@ -178,6 +178,13 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--strictness", choices=("task", "robust"), help="robust: inputs that the task never draws decide too"
     )
+    group.add_argument(
+        "--baseline",
+        dest="baselines",
+        action="append",
+        choices=("eager", "compile"),
+        help="also time the reference so: compile is torch.compile; may be repeated",
+    )
     group.add_argument("--atol", type=float)
     group.add_argument("--rtol", type=float)
     group.add_argument("--matched-ratio", type=float, metavar="R", help="minimum share of elements within tolerance")

@@ -16,6 +16,8 @@ from redis import Redis
 
 from api.pages.facts import measuring
 from api.pages.stages import MEANS
+from domain.baseline import Baseline, BaselineResult
+from domain.confirmation import Confirmation, Finding, FirstResult
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.result import Speedup, Status
@@ -431,3 +433,38 @@ def test_times_of_several_processes_are_told_as_their_range() -> None:
     several = asdict(results.timing(0.0124)) | {"per_process_ms": [0.0123, 0.0126, 0.0121]}
     assert dict(measuring(several))["Processes"] == "3: 12.1 µs to 12.6 µs"
     assert "Processes" not in dict(measuring(asdict(results.timing(0.0124))))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "says"),
+    [
+        (
+            BaselineResult(Baseline.COMPILE, 0.02, Speedup(1.5, 1.4, 1.6, "faster"), 2),
+            ["1.50×", "1.40 to 1.60; 2 graph breaks"],
+        ),
+        (
+            BaselineResult(Baseline.COMPILE, code="compile_error", message="torch.compile failed: Unsupported"),
+            ["unknown", "torch.compile failed: Unsupported."],
+        ),
+    ],
+)
+def test_the_speedup_over_torch_compile_stands_beside_the_eager_one(
+    client: FlaskClient, records: JobStore, compiled: BaselineResult, says: list[str]
+) -> None:
+    eager = BaselineResult(Baseline.EAGER, 0.0248, Speedup(2.0, 1.8, 2.2, "faster"))
+    body = results.passed(2.0) | {"baselines": [eager.to_dict(), compiled.to_dict()]}
+    page = report(client, completed(client, records, body)).text
+    assert "2.00×" in page and "Over torch.compile" in page
+    assert all(text in page for text in says)
+
+
+@pytest.mark.parametrize("finding", Finding)
+def test_a_confirmation_is_told_in_a_sentence(client: FlaskClient, records: JobStore, finding: Finding) -> None:
+    first = FirstResult("the-first-job", Speedup(2.0, 1.8, 2.2, "faster"))
+    together = Speedup(1.9, 1.8, 2.0, "faster") if finding is Finding.CONFIRMED else None
+    found = Confirmation(first, True, finding, together, None).to_dict()
+    page = report(client, completed(client, records, results.passed(2.0) | {"confirmation": found})).text
+    assert "the-first-job" in page
+    assert ("Both together support 1.90 times (95 % interval 1.80 to 2.00)" in page.replace("\u00a0", " ")) == bool(
+        together
+    )
