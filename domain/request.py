@@ -7,15 +7,15 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from domain.baseline import Baseline
 from domain.budget import Budget
-from domain.confirmation import FirstResult
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
+from domain.speed.baseline import Baseline
+from domain.speed.confirmation import FirstResult
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120

@@ -149,6 +149,7 @@ class Comparison:
 class Outcome:
     """The result of one kernel.
 
+    - `headroom`: its time over the least time of its work (`domain/speed/headroom.py`); None if not computed.
     - `roofline`: its time beside the GPU's measured rates (`profiling.roofline.intensity`); None if these are unknown.
     - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
     - `digest`: digest of the kernel (`domain.kernel`).
@@ -169,6 +170,7 @@ class Outcome:
     build: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     roofline: dict[str, Any] | None = None
+    headroom: dict[str, Any] | None = None
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
     digest: str | None = None
@@ -243,8 +245,8 @@ class Report:
     - `environment`: host, device and versions, JSON-ready.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
     - `baselines`: times of other forms of the reference, JSON-ready; empty if the request named none
-      (`domain/baseline.py`).
-    - `confirmation`: what it says about the earlier result that it was to confirm (`domain/confirmation.py`).
+      (`domain/speed/baseline.py`).
+    - `confirmation`: what it says about the earlier result that it was to confirm (`domain/speed/confirmation.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
 
@@ -359,6 +361,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "output": outcome.output,
         "timing": asdict(timing) if timing else None,
         "roofline": outcome.roofline,
+        "headroom": outcome.headroom,
         "comparison": asdict(comparison) if comparison else None,
         "inputs": outcome.inputs,
         "build": outcome.build,

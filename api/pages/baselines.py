@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
-from domain.baseline import Baseline
+from domain.speed.baseline import Baseline
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.pages import words
-from domain.confirmation import Finding
+from domain.speed.confirmation import Finding
 
 _SAID = {
     Finding.CONFIRMED: "It confirms job {of}, which said {first} times.",

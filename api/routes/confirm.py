@@ -16,8 +16,8 @@ from api.routes.idempotency import IdempotencySchema
 from api.routes.jobs import find_job
 from api.routes.submissions import ANSWERS, record
 from api.schemas.job import JobSchema
-from domain.confirmation import FirstResult
 from domain.request import Request
+from domain.speed.confirmation import FirstResult
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_view import JobView
 from tasks.jobs.kept_request import read_kept_request

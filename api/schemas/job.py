@@ -114,7 +114,7 @@ def summary_field() -> fields.Dict:
         allow_none=True,
         metadata={
             "description": "In short: `verdict`, `latency_ms`, its `relative_ci`, `ratio`, `ci_low` and `ci_high` of "
-            "the speed-up, `flag_count`, first line of the `error`. null: no verdict."
+            "the speed-up, `headroom`, `flag_count`, first line of the `error`. null: no verdict."
         },
     )
 

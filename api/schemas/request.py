@@ -10,7 +10,6 @@ from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abb
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
-from domain.baseline import Baseline
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
@@ -18,6 +17,7 @@ from domain.input_grade import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
+from domain.speed.baseline import Baseline
 
 LEGACY_TIMEOUT_S = 30
 EVALUATE, COMPARE = "evaluate", "compare"

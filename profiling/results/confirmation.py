@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from domain.confirmation import Confirmation, Finding, FirstResult
 from domain.request import DEFAULT_TARGET_PRECISION
 from domain.result import Report, Speedup, Status
+from domain.speed.confirmation import Confirmation, Finding, FirstResult
 from profiling.stats.statistics import measured
 
 TOLERANCE = DEFAULT_TARGET_PRECISION

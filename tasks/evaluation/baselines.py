@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from domain.baseline import COMPILABLE, Baseline, BaselineResult, NoBaseline
 from domain.budget import Budget
 from domain.request import Request
 from domain.result import Report, Status, first_line
+from domain.speed.baseline import COMPILABLE, Baseline, BaselineResult, NoBaseline
 from profiling.results.baseline_speedup import speedup_over
 
 

@@ -140,7 +140,7 @@ def _figures(result: Result) -> Iterator[str]:
         yield f"speed-up: {_interval(result.speedup)}: {verdict}"
     elif result.passed and result.reference is not None:
         yield f"speed-up: none: {cut(plain(result.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
-    yield from _baselines(result)
+    yield from _beside_the_speedup(result)
     if skipped_checks := result.budget.get("skipped_checks"):
         yield plain(f"not looked at with this budget: {', '.join(map(str, skipped_checks))}")
     if result.reused_from is not None:
@@ -155,7 +155,9 @@ def _figures(result: Result) -> Iterator[str]:
         yield cut(plain(str(result.kernel.inputs["inferred"])), 200)
 
 
-def _baselines(result: Result) -> Iterator[str]:
+def _beside_the_speedup(result: Result) -> Iterator[str]:
+    if result.headroom.ratio is not None:
+        yield plain(f"headroom: {result.headroom}")
     for baseline in result.baselines:
         if baseline.name != "eager":
             told = _interval(baseline.speedup) if baseline.speedup else f"none: {baseline.message}"

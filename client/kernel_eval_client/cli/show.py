@@ -92,6 +92,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
+    if result.headroom.ratio is not None:
+        yield "headroom", str(result.headroom)
     for baseline in result.baselines:
         if baseline.name != "eager":
             broken = f", {baseline.graph_breaks} graph breaks" if baseline.graph_breaks else ""

@@ -16,11 +16,11 @@ from redis import Redis
 
 from api.pages.facts import measuring
 from api.pages.stages import MEANS
-from domain.baseline import Baseline, BaselineResult
-from domain.confirmation import Confirmation, Finding, FirstResult
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.result import Speedup, Status
+from domain.speed.baseline import Baseline, BaselineResult
+from domain.speed.confirmation import Confirmation, Finding, FirstResult
 from tasks.jobs.job_store import JobStore
 from tests import device_answers
 from tests.api import results

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from domain.confirmation import Finding, FirstResult
 from domain.result import Speedup
+from domain.speed.confirmation import Finding, FirstResult
 from profiling.results.confirmation import combined, compare_speedups
 from profiling.stats.statistics import measured
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from domain.confirmation import FirstResult
 from domain.request import Request
 from domain.result import Speedup
+from domain.speed.confirmation import FirstResult
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import SOFTMAX, forward, kernel, opened
