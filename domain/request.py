@@ -53,6 +53,7 @@ class Request:
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
     - `baselines`: forms of the reference that are timed.
+    - `qualify`: say whether the candidate is fit to be merged.
     - `confirms`: internal; the earlier result that this job judges again.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
@@ -82,6 +83,7 @@ class Request:
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
     baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
+    qualify: bool = False
     confirms: FirstResult | None = None
     owner: str | None = None
     tried: bool = False
@@ -113,6 +115,7 @@ class Request:
             sanitize=False,
             determinism=False,
             baselines=(Baseline.EAGER,),
+            qualify=False,
             confirms=first,
         )
 
@@ -197,6 +200,7 @@ class Request:
             determinism=wire.get("determinism", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
             baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
+            qualify=wire.get("qualify", False),
             confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
         )
 
@@ -225,5 +229,6 @@ class Request:
             "determinism": self.determinism,
             "strictness": self.strictness.value,
             "baselines": [baseline.value for baseline in self.baselines],
+            "qualify": self.qualify,
             "confirms": self.confirms.to_wire() if self.confirms is not None else None,
         }

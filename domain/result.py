@@ -246,6 +246,7 @@ class Report:
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
     - `baselines`: times of other forms of the reference, JSON-ready; empty if the request named none
       (`domain/speed/baseline.py`).
+    - `qualification`: whether the kernel is fit to be merged, if the request asked (`tasks.evaluation.qualification`).
     - `confirmation`: what it says about the earlier result that it was to confirm (`domain/speed/confirmation.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
@@ -257,6 +258,7 @@ class Report:
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
     baselines: list[dict[str, Any]] = field(default_factory=list)
+    qualification: dict[str, Any] | None = None
     confirmation: dict[str, Any] | None = None
     spent_s: float = 0.0
     built_s: float = 0.0
@@ -313,6 +315,8 @@ class Report:
             body["budget"] = self.budget
         if self.baselines:
             body["baselines"] = self.baselines
+        if self.qualification is not None:
+            body["qualification"] = self.qualification
         if self.confirmation is not None:
             body["confirmation"] = self.confirmation
         if self.device_metrics is not None:

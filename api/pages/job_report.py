@@ -57,6 +57,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "reference_timing": reference_timing,
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
+        "qualification": result.get("qualification"),
         "baselines": baselines.tiles(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_text": _describe_speedup(speedup) if speedup else "",

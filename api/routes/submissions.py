@@ -36,6 +36,7 @@ from api.schemas.request import (
     read_compare,
     read_evaluate,
     read_job,
+    read_qualify,
 )
 from api.schemas.webhook import read_webhook
 from domain.job import State
@@ -112,6 +113,14 @@ def _submission(
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Responds 202 at once, or with `wait` the verdict."""
     return _submit(read_evaluate(json_data), json_data, query_data, headers_data)
+
+
+@_submission("/qualify", CompareSchema, request_examples.COMPARE, "Say whether a kernel is fit to be merged")
+def qualify(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Compares as /compare does, with `determinism`, `strictness` `robust` and both `baselines` unless the body says
+    otherwise. The result's `qualification` says whether the kernel is fit, and why. Responds as /evaluate does.
+    """
+    return _submit(read_qualify(json_data), json_data, query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, request_examples.COMPARE, "Judge a kernel against a reference")

@@ -277,6 +277,9 @@ class ResultSchema(Schema):
     )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
+    qualification = fields.Dict(
+        metadata={"description": "/qualify only: whether the kernel is `fit`, a `sentence`, and its `checks`."}
+    )
     baselines = fields.List(
         fields.Dict,
         metadata={"description": "With `baselines`: each form of the reference, its time, and the speed-up."},

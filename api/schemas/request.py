@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate
@@ -20,6 +21,12 @@ from domain.settings import settings
 from domain.speed.baseline import Baseline
 
 LEGACY_TIMEOUT_S = 30
+QUALIFYING = {
+    "determinism": True,
+    "strictness": Strictness.ROBUST.value,
+    "baselines": [each.value for each in Baseline],
+}
+"""The defaults of /qualify where they differ from those of /compare."""
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
@@ -131,6 +138,14 @@ def read_compare(body: dict[str, Any]) -> Request:
         body = {**body, "ref_kernel": body["kernel"]}
     data = _compare.load(body)
     return _request(data["custom_kernel"], data["ref_kernel"], data)
+
+
+def read_qualify(body: dict[str, Any]) -> Request:
+    """The request of a /qualify body: a comparison with further checks, unless the body chooses otherwise.
+
+    Raises marshmallow.ValidationError with every field at fault.
+    """
+    return replace(read_compare(QUALIFYING | body), qualify=True)
 
 
 def _is_legacy(body: dict[str, Any]) -> bool:

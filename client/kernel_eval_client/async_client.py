@@ -75,6 +75,17 @@ class AsyncClient:
         """Judges a candidate against a reference."""
         return await self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
+    async def qualify(
+        self,
+        reference: KernelLike,
+        candidate: KernelLike,
+        *,
+        max_wait_s: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Compares with further checks: `Result.qualification` says whether the candidate is fit to be merged."""
+        return await self.judge(Submission(candidate, reference, qualify=True, **options), max_wait_s=max_wait_s)
+
     async def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
         """Submits, waits and returns the result."""
         return await self._run(self._flows.judge(to_submission(submission), max_wait_s))

@@ -63,6 +63,17 @@ class Client:
         """Judges a candidate against a reference."""
         return self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
+    def qualify(
+        self,
+        reference: KernelLike,
+        candidate: KernelLike,
+        *,
+        max_wait_s: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Compares with further checks: `Result.qualification` says whether the candidate is fit to be merged."""
+        return self.judge(Submission(candidate, reference, qualify=True, **options), max_wait_s=max_wait_s)
+
     def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
         """Submits, waits and returns the result."""
         return self._run(self._flows.judge(to_submission(submission), max_wait_s))

@@ -230,6 +230,11 @@ class Result:
         return BaselineResult.all_of(self.raw)
 
     @property
+    def qualification(self) -> Mapping[str, Any] | None:
+        """Whether the kernel is `fit` to be merged, a `sentence`, and the `checks`; None unless `qualify` asked."""
+        return self.raw.get("qualification")
+
+    @property
     def confirmation(self) -> Mapping[str, Any] | None:
         """Whether an earlier verdict and speed-up stand (docs/api.md, "Confirming"); None if this job confirms none."""
         return self.raw.get("confirmation")

@@ -62,7 +62,10 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Submission:
-    """One request; with `reference` it is a comparison. The client does not send `label`: `map` returns it."""
+    """One request; with `reference` it is a comparison, and with `qualify` one that says whether the kernel is fit.
+
+    The client does not send `label`: `map` returns it.
+    """
 
     kernel: KernelLike
     reference: KernelLike | None = None
@@ -88,12 +91,15 @@ class Submission:
     determinism: bool | None = None
     strictness: Strictness | None = None
     baselines: Sequence[Baseline] | None = None
+    qualify: bool = False
     label: str | None = None
     idempotency_key: str | None = None
 
     @property
     def path(self) -> str:
-        """The path of the request: /evaluate, or /compare with a reference."""
+        """The path of the request: /evaluate, or with a reference /compare or /qualify."""
+        if self.qualify:
+            return "/qualify"
         return "/evaluate" if self.reference is None else "/compare"
 
     def body(self) -> bytes:

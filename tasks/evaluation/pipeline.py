@@ -18,6 +18,7 @@ from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.inspection import inspect
 from tasks.evaluation.judging import judge
 from tasks.evaluation.multi_process import evaluate_in_processes
+from tasks.evaluation.qualification import qualification
 from tasks.evaluation.report import make_report
 from tasks.evaluation.runner_setup import set_up_runners
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -32,6 +33,8 @@ def run(request: Request, worker: WorkerContext, callbacks: JobCallbacks | None 
     # The interim verdict is the kernel's: a baseline has none.
     beside = replace(callbacks, on_interim_result=JobCallbacks().on_interim_result)
     report = with_baselines(report, request, lambda one: _in_processes(one, worker, beside))
+    if request.qualify:
+        report = replace(report, qualification=qualification(request, report))
     if request.confirms is not None:
         report = replace(report, confirmation=confirmation(request.confirms, report).to_dict())
     return report

@@ -1,4 +1,4 @@
-"""`confirm` of both clients and of the command line, against a real service on the CPU."""
+"""`confirm` and `qualify` of both clients, and `confirm` of the command line, against a real service on the CPU."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def test_the_command_line_says_whether_it_stands(
     status = main(["--url", url, "--json", "confirm", first.job_id])
     found = json.loads(capsys.readouterr().out)["confirmation"]
     assert status == (0 if found["speedup_stands"] else 1)
+
+
+def test_a_kernel_is_qualified(url: str, ask: Asked) -> None:
+    found = ask(url, None, "qualify", ke.torch(SLOW + INPUTS), ke.torch(SLOW.replace("cos", "sin") + INPUTS))
+    assert found.qualification["fit"] is False and found.qualification["sentence"] in found.explanation
 
 
 def test_there_is_nothing_to_confirm_without_a_speedup(client: Client) -> None:

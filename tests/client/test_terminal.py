@@ -33,6 +33,7 @@ FILE_NAME = os.fsdecode(b"k\x1b]0;x\x07\x9b\xff[red]\nFORGED  passed.py")
 CALLS = {
     "evaluate": ["evaluate", "{file}"],
     "compare": ["compare", "{file}", "{file}"],
+    "qualify": ["qualify", "{file}", "{file}"],
     "submit": ["submit", "{file}"],
     "wait": ["wait", "j1"],
     "confirm": ["confirm", "j1"],

@@ -22,6 +22,7 @@ SINGLE_PATIENCE_S = 10.0
 COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "evaluate": judging.evaluate,
     "compare": judging.compare,
+    "qualify": judging.qualify,
     "submit": judging.submit,
     "wait": judging.wait,
     "confirm": judging.confirm,

@@ -33,6 +33,11 @@ def compare(session: Session, arguments: argparse.Namespace) -> Exit:
     return judge(session, comparison(arguments), arguments.max_wait)
 
 
+def qualify(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Says whether a candidate is fit to be merged."""
+    return judge(session, dataclasses.replace(comparison(arguments), qualify=True), arguments.max_wait)
+
+
 def submit(session: Session, arguments: argparse.Namespace) -> Exit:
     """Submits a kernel and prints the job's id."""
     reference = read_kernel(arguments.reference, Choices()) if arguments.reference else None
@@ -119,7 +124,8 @@ def show_verdict(session: Session, name: str, source: str, result: Result) -> Ex
         session.write(result.raw)
     else:
         show.result(session.out, name, source, result, verbose=session.verbose)
-    return Exit.PASSED if result.passed else Exit.FAILED
+    fit = result.qualification is None or result.qualification.get("fit") is True
+    return Exit.PASSED if result.passed and fit else Exit.FAILED
 
 
 def _source(submission: Submission) -> str:

@@ -92,6 +92,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
+    if (qualified := result.qualification) is not None:
+        yield "fit", str(qualified.get("sentence"))
     if result.headroom.ratio is not None:
         yield "headroom", str(result.headroom)
     for baseline in result.baselines:

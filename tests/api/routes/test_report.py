@@ -468,3 +468,12 @@ def test_a_confirmation_is_told_in_a_sentence(client: FlaskClient, records: JobS
     assert ("Both together support 1.90 times (95 % interval 1.80 to 2.00)" in page.replace("\u00a0", " ")) == bool(
         together
     )
+
+
+@pytest.mark.parametrize("fit", [True, False])
+def test_whether_a_kernel_is_fit_is_the_headline_and_a_table(client: FlaskClient, records: JobStore, fit: bool) -> None:
+    check = {"name": "same_bits", "result": "passed" if fit else "failed", "message": "bits <b>", "required": False}
+    found = {"fit": fit, "sentence": "Said in a sentence.", "checks": [check]}
+    page = report(client, completed(client, records, results.passed(2.0) | {"qualification": found})).text
+    assert ("Not fit to be merged" in page) != fit and "Said in a sentence." in page
+    assert "same bits" in page and "bits <b>" in page
