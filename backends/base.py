@@ -97,6 +97,14 @@ class Executable(ABC):
         """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
         return None
 
+    @property
+    def graph_breaks(self) -> int | None:
+        """How often the calls so far left what torch.compile compiled; None if the kernel is not called through it.
+
+        Raises KernelFault if nothing was compiled.
+        """
+        return None
+
     def init_inputs(self) -> list[Any] | None:
         """Constructor arguments from the source itself (`get_init_inputs`); None without such a function."""
         return None

@@ -25,7 +25,8 @@ class KernelType(StrEnum):
 class Kernel:
     """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
 
-    `is_reference` is its role in the request, and selects the class where the source has two.
+    `is_reference` is its role in the request, and selects the class where the source has two. `under_compile` is
+    internal: a reference that is called through torch.compile, as a baseline.
     """
 
     source_code: str
@@ -33,6 +34,7 @@ class Kernel:
     io: IOContract | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     is_reference: bool = False
+    under_compile: bool = False
 
     @property
     def digest(self) -> str:
@@ -50,6 +52,7 @@ class Kernel:
             io=IOContract.from_wire(io) if io is not None else None,
             metadata=dict(wire.get("metadata") or {}),
             is_reference=wire.get("is_reference", False),
+            under_compile=wire.get("under_compile", False),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -60,4 +63,5 @@ class Kernel:
             "io": self.io.to_wire() if self.io is not None else None,
             "metadata": self.metadata,
         }
-        return wire | {"is_reference": True} if self.is_reference else wire
+        internal = {"is_reference": self.is_reference, "under_compile": self.under_compile}
+        return wire | {name: value for name, value in internal.items() if value}

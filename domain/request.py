@@ -14,6 +14,8 @@ from domain.input_grade import Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
+from domain.speed.baseline import Baseline
+from domain.speed.confirmation import FirstResult
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
@@ -50,6 +52,9 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `baselines`: forms of the reference that are timed.
+    - `qualify`: say whether the candidate is fit to be merged.
+    - `confirms`: internal; the earlier result that this job judges again.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -77,6 +82,9 @@ class Request:
     determinism: bool = False
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
+    baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
+    qualify: bool = False
+    confirms: FirstResult | None = None
     owner: str | None = None
     tried: bool = False
 
@@ -87,6 +95,29 @@ class Request:
         if self.reference is None:
             return candidate
         return {REFERENCE: replace(self.reference, is_reference=True), **candidate}
+
+    def confirming(self, first: FirstResult) -> Self:
+        """This request again, at the budget `precise` and without what does not decide verdict and speed-up."""
+        effort = Budget.PRECISE.effort
+        return replace(
+            self,
+            budget=Budget.PRECISE,
+            num_trials=effort.num_trials,
+            target_precision=effort.target_precision,
+            timeout=max(self.timeout, DEFAULT_TIMEOUT_S),
+            queue_timeout=None,
+            gpu=first.gpu_model or self.gpu,
+            reuse=False,
+            replay_seed=None,
+            profile=False,
+            artifacts=(),
+            device_metrics=None,
+            sanitize=False,
+            determinism=False,
+            baselines=(Baseline.EAGER,),
+            qualify=False,
+            confirms=first,
+        )
 
     @property
     def processes(self) -> int:
@@ -105,6 +136,11 @@ class Request:
     def build_seconds(self) -> int:
         """Maximum time of building, in s."""
         return self.timeout if self.build_timeout is None else self.build_timeout
+
+    @property
+    def baseline_seconds(self) -> float:
+        """Maximum time of building and running the baselines beside the reference itself, in s."""
+        return 2 * self.build_seconds + self.timeout if Baseline.COMPILE in self.baselines else 0.0
 
     @property
     def inspection_seconds(self) -> float:
@@ -127,6 +163,7 @@ class Request:
         tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
         tools += ["sanitize"] if self.sanitize else []
         tools += ["determinism"] if self.determinism else []
+        tools += ["compile"] if Baseline.COMPILE in self.baselines else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -138,7 +175,7 @@ class Request:
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
         """Parses `to_wire`'s form, into which the API converts HTTP bodies."""
-        reference = wire.get("reference")
+        reference, confirms = wire.get("reference"), wire.get("confirms")
         return cls(
             kernel=Kernel.from_wire(wire["kernel"]),
             reference=Kernel.from_wire(reference) if reference is not None else None,
@@ -162,6 +199,9 @@ class Request:
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
+            baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
+            qualify=wire.get("qualify", False),
+            confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -188,4 +228,7 @@ class Request:
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
             "strictness": self.strictness.value,
+            "baselines": [baseline.value for baseline in self.baselines],
+            "qualify": self.qualify,
+            "confirms": self.confirms.to_wire() if self.confirms is not None else None,
         }

@@ -149,6 +149,7 @@ class Comparison:
 class Outcome:
     """The result of one kernel.
 
+    - `headroom`: its time over the least time of its work (`domain/speed/headroom.py`); None if not computed.
     - `roofline`: its time beside the GPU's measured rates (`profiling.roofline.intensity`); None if these are unknown.
     - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
     - `digest`: digest of the kernel (`domain.kernel`).
@@ -169,6 +170,7 @@ class Outcome:
     build: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     roofline: dict[str, Any] | None = None
+    headroom: dict[str, Any] | None = None
     comparison: Comparison | None = None
     launches: dict[str, Any] | None = None
     digest: str | None = None
@@ -242,6 +244,10 @@ class Report:
 
     - `environment`: host, device and versions, JSON-ready.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
+    - `baselines`: times of other forms of the reference, JSON-ready; empty if the request named none
+      (`domain/speed/baseline.py`).
+    - `qualification`: whether the kernel is fit to be merged, if the request asked (`tasks.evaluation.qualification`).
+    - `confirmation`: what it says about the earlier result that it was to confirm (`domain/speed/confirmation.py`).
     - `spent_s`, `built_s`: seconds of judging and of building; internal, 0 if unknown.
     """
 
@@ -251,6 +257,9 @@ class Report:
     speedup: Speedup | None = None
     device_metrics: dict[str, Any] | None = None
     budget: dict[str, Any] | None = None
+    baselines: list[dict[str, Any]] = field(default_factory=list)
+    qualification: dict[str, Any] | None = None
+    confirmation: dict[str, Any] | None = None
     spent_s: float = 0.0
     built_s: float = 0.0
     device: DeviceReport = field(default_factory=DeviceReport)
@@ -271,7 +280,7 @@ class Report:
         reference = self.reference.without_texts(reason) if self.reference is not None else None
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 
-    def _speedup_unavailable_reason(self) -> str:
+    def speedup_unavailable_reason(self) -> str:
         """Why there is no speed-up, and what the caller can do."""
         if self.outcome.status is not Status.PASSED:
             return "only times of right outputs are compared"
@@ -301,9 +310,15 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
-            body["speedup_unavailable_reason"] = None if self.speedup else self._speedup_unavailable_reason()
+            body["speedup_unavailable_reason"] = None if self.speedup else self.speedup_unavailable_reason()
         if self.budget is not None:
             body["budget"] = self.budget
+        if self.baselines:
+            body["baselines"] = self.baselines
+        if self.qualification is not None:
+            body["qualification"] = self.qualification
+        if self.confirmation is not None:
+            body["confirmation"] = self.confirmation
         if self.device_metrics is not None:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         writable: dict[str, Any] = _writable(body)
@@ -350,6 +365,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         "output": outcome.output,
         "timing": asdict(timing) if timing else None,
         "roofline": outcome.roofline,
+        "headroom": outcome.headroom,
         "comparison": asdict(comparison) if comparison else None,
         "inputs": outcome.inputs,
         "build": outcome.build,

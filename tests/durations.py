@@ -11,8 +11,8 @@ api/test_other_sites api/test_refused api/test_server api/test_slow_clients back
 backends/dry_run/test_child backends/dry_run/test_pretended_triton backends/extensions/test_compiler_driver
 backends/extensions/test_jit_build backends/test_code_listings benchmarks/test_extension_stream benchmarks/test_jobs
 chaos/test_campaign
-client/test_artifacts client/test_cli client/test_device_metrics client/test_documents client/test_events
-client/test_mcp client/test_mcp_jobs client/test_original_payloads
+client/test_artifacts client/test_cli client/test_confirm client/test_device_metrics client/test_documents
+client/test_events client/test_mcp client/test_mcp_jobs client/test_original_payloads
 client/test_retries client/test_rewards client/test_service client/test_suite_command
 client/test_suites client/test_terminal docs/test_blocks docs/test_hashes docs/test_shell_blocks
 exploits/test_exploits frameworks/test_openenv frameworks/test_verifiers fuzz/test_campaign honest/test_honest
@@ -27,7 +27,8 @@ tasks/runtime/test_build_for tasks/runtime/test_warm_reference tasks/timing/test
 tasks/correctness/test_named_outputs tasks/correctness/test_output_forms tasks/correctness/test_weight_sync
 tasks/diagnostics/test_code_listings tasks/diagnostics/test_ncu_stage
 tasks/diagnostics/test_post_timing_checks tasks/diagnostics/test_tool_run tasks/evaluation/test_pipeline
-tasks/evaluation/test_runner_messages tasks/node/test_broker_tls tasks/prebuild/test_job_builds
+tasks/evaluation/test_baselines tasks/evaluation/test_runner_messages tasks/node/test_broker_tls
+tasks/prebuild/test_job_builds
 tasks/runtime/test_build_stage tasks/runtime/test_deferred_teardown
 tasks/runtime/test_memory_between_jobs tasks/timing/test_consistency_checks tasks/worker/test_lifecycle
 validation/compare/test_comparison

@@ -24,6 +24,7 @@ OPEN = frozenset({"health", "documentation", "openapi"})
 
 SCOPES = {
     "submissions": Scope.SUBMIT,
+    "confirm": Scope.SUBMIT,
     "jobs": Scope.READ,
     "artifacts": Scope.READ,
     "report": Scope.READ,

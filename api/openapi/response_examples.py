@@ -97,6 +97,7 @@ def _problems() -> dict[str, Problem]:
         Kind.UNKNOWN_JOB: f"no job {JOB!r} is known",
         Kind.BODY_LATE: "of the rest of the body nothing came for 30 s; send all that Content-Length announces",
         Kind.JOB_CANCELLED: "the job was cancelled on request",
+        Kind.REQUEST_GONE: "the service did not keep this request; submit it again with budget `precise`",
         Kind.UNSUPPORTED_MEDIA_TYPE: "send JSON, as application/json",
         Kind.IDEMPOTENCY_KEY_REUSED: "this key was used for another request; choose a new one",
         Kind.TOO_MANY_REQUESTS: "more requests than this key may send; try again after Retry-After",

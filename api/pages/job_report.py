@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import evidence, facts, words
+from api.pages import baselines, evidence, facts, words
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
@@ -57,6 +57,8 @@ def _of_result(result: Result) -> dict[str, Any]:
         "reference_timing": reference_timing,
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
+        "qualification": result.get("qualification"),
+        "baselines": baselines.tiles(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_text": _describe_speedup(speedup) if speedup else "",
         "windows": windows,
@@ -143,13 +145,13 @@ def _describe_heat_map(heat: Any) -> str:
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """Shell commands that repeat the job. The client has the body, because the service does not store sources."""
+    """Shell commands that repeat the job. The client has the body, because the service gives no sources out."""
     key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
     again = shlex.quote(f"{address}/{view.operation}?wait=600")
     body = "-H 'Content-Type: application/json' -d @"
     seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
     lines = [
-        "# request.json is the body that was sent: the service does not keep sources once a job has ended.",
+        "# request.json is the body that was sent: the service gives no sources out.",
         "# Where it was no file, write what stood behind -d into one.",
         f"curl -X POST {again}{key} {body}request.json",
     ]
@@ -160,5 +162,9 @@ def _commands(view: JobView, address: str, *, keyed: bool) -> str:
             "# The very same inputs, to look for a bug. A time on known inputs belongs in no ranking.",
             f"jq {chosen} request.json | curl -X POST {again}{key} {body}-",
         ]
+    if (view.result or {}).get("speedup"):
+        confirm = shlex.quote(f"{address}/job/{view.job_id}/confirm?wait=600")
+        lines += ["", "# The same sources on other inputs, and on another card if there is one: does the result stand?"]
+        lines += [f"curl -X POST {confirm}{key}"]
     lines += ["", "# This result as JSON.", f"curl {shlex.quote(f'{address}/job/{view.job_id}')}{key}"]
     return "\n".join(lines)

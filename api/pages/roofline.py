@@ -9,6 +9,7 @@ from typing import Any
 from api.pages import words
 from api.pages.axis import Axis, Mark
 from api.pages.facts import Facts
+from domain.speed.headroom import Basis
 
 LEFT, RIGHT = 64.0, 424.0
 TOP, BOTTOM = 12.0, 180.0
@@ -61,7 +62,8 @@ def roofline(sides: Mapping[str, Mapping[str, Any] | None]) -> Roofline | None:
         for side, position in positions.items()
         if position.get("flops_per_byte")
     )
-    return Roofline([(side, _facts(position)) for side, position in positions.items()], _figure(positions), f"{text}.")
+    facts = [(side, [*_facts(position), *_headroom(sides[side] or {})]) for side, position in positions.items()]
+    return Roofline(facts, _figure(positions), f"{text}.")
 
 
 def _facts(position: Mapping[str, Any]) -> Facts:
@@ -80,6 +82,14 @@ def _facts(position: Mapping[str, Any]) -> Facts:
     if position.get("flops_per_s"):
         facts.append(("… of the arithmetic's rate", words.share(position["arithmetic_share"])))
     return [*facts, ("Bound by", BOUND.get(position["bound"], words.NONE))]
+
+
+def _headroom(one: Mapping[str, Any]) -> Facts:
+    found = one.get("headroom") or {}
+    if found.get("ratio") is None:
+        return []
+    counted = "bytes and operations" if found["basis"] == Basis.BYTES_AND_OPERATIONS else "bytes alone"
+    return [("Time over the least time", f"{words.figure(found['ratio'])} ({found['bound']}; {counted})")]
 
 
 def _figure(positions: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:

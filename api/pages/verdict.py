@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import evidence, sanitizer, words
+from api.pages import baselines, confirmation, evidence, sanitizer, words
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
@@ -58,7 +58,12 @@ def of_result(result: Result) -> Verdict:
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)
-    unsound = f" But {errors}." if errors else ""
+    unsound = confirmation.sentence(result) + (f" But {errors}." if errors else "")
+    if (found := result.get("qualification")) is not None:
+        tone = GOOD if found["fit"] and not errors else BAD
+        return Verdict(
+            "Fit to be merged" if found["fit"] else "Not fit to be merged", found["sentence"] + unsound, tone
+        )
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
     tone = NEUTRAL if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
@@ -82,7 +87,7 @@ def _passed(result: Result, kernel: Result) -> str:
         fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
     if any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in (comparison or {}).get("weak_reference") or ()):
         fast += " That says nothing: outputs fixed beforehand would pass too."
-    return f"{right}. {fast}{_flag_count(result)}"
+    return f"{right}. {fast}{baselines.sentence(result)}{_flag_count(result)}"
 
 
 def _compared(speedup: Result) -> str:

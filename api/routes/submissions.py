@@ -36,6 +36,7 @@ from api.schemas.request import (
     read_compare,
     read_evaluate,
     read_job,
+    read_qualify,
 )
 from api.schemas.webhook import read_webhook
 from domain.job import State
@@ -45,6 +46,7 @@ from tasks.fleet.heartbeat import workers
 from tasks.jobs.admission import Limits, NewJob, Refusal
 from tasks.jobs.job_store import JobView
 from tasks.jobs.submit import NotAccepted, submit, submit_many
+from tasks.jobs.webhook_outbox import Webhook
 
 BATCH_ERRORS = 1000
 """Maximum errors listed for all bodies of a batch together; each rejected body gets at least one."""
@@ -72,7 +74,7 @@ _REFUSED: dict[int, Any] = {
         "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`"
     ),
 }
-_ANSWERS: dict[int, Any] = {
+ANSWERS: dict[int, Any] = {
     200: {
         "description": "The verdict, reached within the wait",
         "content": {"application/json": {"schema": ResultSchema}},
@@ -97,7 +99,7 @@ def _submission(
 ) -> Decorator:
     """Decorates a view that takes such a body: its route, and its part of the OpenAPI document."""
     layers = (
-        blueprint.doc(summary=summary, responses=_ANSWERS, deprecated=deprecated or None),
+        blueprint.doc(summary=summary, responses=ANSWERS, deprecated=deprecated or None),
         blueprint.output(JobSchema, 202, description="Accepted; `Location` is where to ask for the result"),
         blueprint.input(WaitQuerySchema, location="query"),
         blueprint.input(IdempotencySchema, location="headers"),
@@ -111,6 +113,14 @@ def _submission(
 def evaluate(json_data: Json, query_data: Json, headers_data: Json) -> Response:
     """Builds, runs and times one kernel. Responds 202 at once, or with `wait` the verdict."""
     return _submit(read_evaluate(json_data), json_data, query_data, headers_data)
+
+
+@_submission("/qualify", CompareSchema, request_examples.COMPARE, "Say whether a kernel is fit to be merged")
+def qualify(json_data: Json, query_data: Json, headers_data: Json) -> Response:
+    """Compares as /compare does, with `determinism`, `strictness` `robust` and both `baselines` unless the body says
+    otherwise. The result's `qualification` says whether the kernel is fit, and why. Responds as /evaluate does.
+    """
+    return _submit(read_qualify(json_data), json_data, query_data, headers_data)
 
 
 @_submission("/compare", CompareSchema, request_examples.COMPARE, "Judge a kernel against a reference")
@@ -227,16 +237,24 @@ def _check_priority(request: Request) -> None:
 def _submit(request: Request, body: Json, query: Json, headers: Json) -> Response:
     webhook = read_webhook(body)
     _check_priority(request)
-    refuse_when_draining()
-    job_id = chosen_id(headers)
-    try:
-        view = submit(app_context().records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook)
-    except NotAccepted as error:
-        raise _not_recorded(error.refusal) from error
+    view = record(request, headers, webhook=webhook)
     unread_names = ignored(body, request.operation)
     del request
     release(body)
     return responses.submitted(view, query, unread_names)
+
+
+def record(request: Request, headers: Json, *, webhook: Webhook | None = None, worker: str | None = None) -> JobView:
+    """The recorded job of a request, under its idempotency key if it has one; raises Problem if it was refused.
+
+    `worker` is the one that should run it.
+    """
+    refuse_when_draining()
+    records, job_id = app_context().records, chosen_id(headers)
+    try:
+        return submit(records, request, job_id=job_id, key=caller(), limits=_limits(), webhook=webhook, worker=worker)
+    except NotAccepted as error:
+        raise _not_recorded(error.refusal) from error
 
 
 def _limits() -> Limits:

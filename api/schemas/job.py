@@ -114,7 +114,7 @@ def summary_field() -> fields.Dict:
         allow_none=True,
         metadata={
             "description": "In short: `verdict`, `latency_ms`, its `relative_ci`, `ratio`, `ci_low` and `ci_high` of "
-            "the speed-up, `flag_count`, first line of the `error`. null: no verdict."
+            "the speed-up, `headroom`, `flag_count`, first line of the `error`. null: no verdict."
         },
     )
 
@@ -277,6 +277,16 @@ class ResultSchema(Schema):
     )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
+    qualification = fields.Dict(
+        metadata={"description": "/qualify only: whether the kernel is `fit`, a `sentence`, and its `checks`."}
+    )
+    baselines = fields.List(
+        fields.Dict,
+        metadata={"description": "With `baselines`: each form of the reference, its time, and the speed-up."},
+    )
+    confirmation = fields.Dict(
+        metadata={"description": "Of a job of /job/<job_id>/confirm: whether the first verdict and speed-up stand."}
+    )
     reused_from = fields.Dict(
         metadata={"description": "With `reuse`: the `job_id` that this answer was given to first, and `at` when."}
     )

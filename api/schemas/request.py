@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate
@@ -17,8 +18,15 @@ from domain.input_grade import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
+from domain.speed.baseline import Baseline
 
 LEGACY_TIMEOUT_S = 30
+QUALIFYING = {
+    "determinism": True,
+    "strictness": Strictness.ROBUST.value,
+    "baselines": [each.value for each in Baseline],
+}
+"""The defaults of /qualify where they differ from those of /compare."""
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
@@ -41,6 +49,15 @@ class CompareSchema(LookingSchema):
         metadata={
             "description": "`task`: a failure on inputs that the task never draws is reported in "
             "`comparison.robustness`, with a flag. `robust`: it is the verdict."
+        },
+    )
+    baselines = Items(
+        Text(validate=one_of(Baseline)),
+        load_default=list,
+        validate=validate.Length(max=len(Baseline), error="has at most {max} entries"),
+        metadata={
+            "description": "`compile`: time the reference under torch.compile too, in a process of its own; the "
+            "result's `baselines` has the speed-up over each. `eager`, the reference as it was sent, is always there."
         },
     )
     matched_ratio = RealNumber(
@@ -121,6 +138,14 @@ def read_compare(body: dict[str, Any]) -> Request:
         body = {**body, "ref_kernel": body["kernel"]}
     data = _compare.load(body)
     return _request(data["custom_kernel"], data["ref_kernel"], data)
+
+
+def read_qualify(body: dict[str, Any]) -> Request:
+    """The request of a /qualify body: a comparison with further checks, unless the body chooses otherwise.
+
+    Raises marshmallow.ValidationError with every field at fault.
+    """
+    return replace(read_compare(QUALIFYING | body), qualify=True)
 
 
 def _is_legacy(body: dict[str, Any]) -> bool:
@@ -208,6 +233,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "determinism": data.get("determinism", False),
             "strictness": data.get("strictness", Strictness.TASK),
+            "baselines": data.get("baselines", []),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

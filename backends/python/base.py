@@ -16,6 +16,7 @@ from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
 from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
+from backends.python.compiled_call import compiled, compiler_fault, graph_breaks
 from backends.python.float64_mode import Float64Mode
 from backends.source.argument_binding import (
     borrowed_arguments,
@@ -75,6 +76,8 @@ class PythonBackend(Backend):
             entry = self.entry(module, kernel)
             extensions.require_device()
             facts = {"entry": entry.label, **self.facts(entry, kernel, target)}
+            if kernel.under_compile and not target.is_cuda:
+                _compile_ahead(PythonExecutable(module, entry, kernel, folder, target, None, DRY_SEED))
         built = list(extensions.built)
         example = None
         may_compile_more = may_compile(kernel) and not facts.get("compiled_ahead")
@@ -179,6 +182,9 @@ class PythonExecutable(Executable):
             # Call the instance itself for forward, so that hooks and torch.compile's wrapper run.
             through_call = isinstance(self._instance, torch.nn.Module) and entry.method == "forward"
             self._callable = self._instance if through_call else getattr(self._instance, entry.method)
+        self._under_compile = kernel.under_compile
+        if kernel.under_compile:
+            self._callable = compiled(self._callable)
         self._restore_rng = rng_snapshot()
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
@@ -211,7 +217,12 @@ class PythonExecutable(Executable):
                 return self._callable(*args)
         except Exception as error:
             doing = f"calling {self.entry}{gradient_hint(error)}"
-            raise fault(error, doing, self._folder, self._target) from error
+            own = compiler_fault(error) if self._under_compile else None
+            raise own or fault(error, doing, self._folder, self._target) from error
+
+    @property
+    def graph_breaks(self) -> int | None:
+        return graph_breaks() if self._under_compile else None
 
     def call_double(self, args: list[Any]) -> Any:
         doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
@@ -313,6 +324,12 @@ class PythonExecutable(Executable):
 
     def _on_device(self, value: Any) -> Any:
         return replace(value, torch.Tensor, lambda tensor: tensor.to(self._target.device))
+
+
+def _compile_ahead(executable: PythonExecutable) -> None:
+    """Has Inductor store what it compiles in the folder. For a GPU it would need one, which a builder does not have."""
+    if (inputs := executable.own_inputs(DRY_SEED)) is not None:
+        executable.call(inputs)
 
 
 def _prepared(folder: Path, target: Target) -> jit_build.Extensions:

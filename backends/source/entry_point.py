@@ -41,7 +41,7 @@ def resolve(module: ModuleType, kernel: Kernel) -> Entry:
         return named(module, function, kernel)
     if class_name:
         return _class(module, class_name, kernel)
-    for name in reversed(CLASS_NAMES) if kernel.is_reference else CLASS_NAMES:
+    for name in reversed(CLASS_NAMES) if kernel.is_reference or kernel.under_compile else CLASS_NAMES:
         if isinstance(getattr(module, name, None), type):
             return _class(module, name, kernel)
     functions = [DEFAULT_FUNCTION] if callable(getattr(module, DEFAULT_FUNCTION, None)) else _own_functions(module)

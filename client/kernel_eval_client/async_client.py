@@ -75,6 +75,17 @@ class AsyncClient:
         """Judges a candidate against a reference."""
         return await self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
+    async def qualify(
+        self,
+        reference: KernelLike,
+        candidate: KernelLike,
+        *,
+        max_wait_s: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Compares with further checks: `Result.qualification` says whether the candidate is fit to be merged."""
+        return await self.judge(Submission(candidate, reference, qualify=True, **options), max_wait_s=max_wait_s)
+
     async def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
         """Submits, waits and returns the result."""
         return await self._run(self._flows.judge(to_submission(submission), max_wait_s))
@@ -94,6 +105,13 @@ class AsyncClient:
     async def wait_for_job(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
         """Waits for the job's end, whether it completes, fails or is cancelled."""
         return await self._run(self._flows.wait_for_job(job_id, max_wait_s))
+
+    async def confirm(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """Has a passed comparison judged again, waits, and returns the new result: `Result.confirmation` compares both.
+
+        Raises CallerError if the job has no speed-up, or its request was not kept.
+        """
+        return await self._run(self._flows.confirm(job_id, max_wait_s))
 
     async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """Waits for the job's end and returns the service's report as an HTML page."""

@@ -63,6 +63,17 @@ class Client:
         """Judges a candidate against a reference."""
         return self.judge(Submission(candidate, reference, **options), max_wait_s=max_wait_s)
 
+    def qualify(
+        self,
+        reference: KernelLike,
+        candidate: KernelLike,
+        *,
+        max_wait_s: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Compares with further checks: `Result.qualification` says whether the candidate is fit to be merged."""
+        return self.judge(Submission(candidate, reference, qualify=True, **options), max_wait_s=max_wait_s)
+
     def judge(self, submission: SubmissionLike, *, max_wait_s: float | None = None) -> Result:
         """Submits, waits and returns the result."""
         return self._run(self._flows.judge(to_submission(submission), max_wait_s))
@@ -82,6 +93,13 @@ class Client:
     def wait_for_job(self, job_id: str, *, max_wait_s: float | None = None) -> Job:
         """Waits for the job's end, whether it completes, fails or is cancelled."""
         return self._run(self._flows.wait_for_job(job_id, max_wait_s))
+
+    def confirm(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """Has a passed comparison judged again, waits, and returns the new result: `Result.confirmation` compares both.
+
+        Raises CallerError if the job has no speed-up, or its request was not kept.
+        """
+        return self._run(self._flows.confirm(job_id, max_wait_s))
 
     def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """Waits for the job's end and returns the service's report as an HTML page."""

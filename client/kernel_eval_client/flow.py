@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.errors import (
@@ -217,6 +218,12 @@ class Protocol:
     def wait(self, job_id: str, max_wait_s: float | None) -> Flow[Result]:
         """The job's result. Raises JobFailed or JobCancelled if the job ends without one."""
         return verdict((yield from self.wait_for_job(job_id, max_wait_s)))
+
+    def confirm(self, job_id: str, max_wait_s: float | None) -> Flow[Result]:
+        """Has a passed comparison judged again and waits for the result."""
+        began, key = time.monotonic(), {"Idempotency-Key": str(uuid4())}
+        job = _job((yield from self._json(Call("POST", f"{job_path(job_id)}/confirm", headers=key))))
+        return verdict((yield from self.wait_for_job(job.job_id, max_wait_s, began)))
 
     def _judge_once(self, submission: Submission, began: float, max_wait_s: float | None) -> Flow[Result]:
         hold = HOLD_S if max_wait_s is None else min(HOLD_S, max_wait_s)

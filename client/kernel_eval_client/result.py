@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.baseline import BaselineResult
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
+from kernel_eval_client.headroom import Headroom
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.sanitizer import Sanitizer
 from kernel_eval_client.timing import RuntimeStats, Speedup, Timing, known_fields
@@ -218,6 +220,26 @@ class Result:
         return Sanitizer.from_wire(self.raw["kernel_exec_result"].get("sanitizer"))
 
     @property
+    def headroom(self) -> Headroom:
+        """How far the kernel's time is from the least time of its work."""
+        return Headroom.of(self.raw["kernel_exec_result"])
+
+    @property
+    def baselines(self) -> Sequence[BaselineResult]:
+        """The forms of the reference that were timed; empty if the request named none in `baselines`."""
+        return BaselineResult.all_of(self.raw)
+
+    @property
+    def qualification(self) -> Mapping[str, Any] | None:
+        """Whether the kernel is `fit` to be merged, a `sentence`, and the `checks`; None unless `qualify` asked."""
+        return self.raw.get("qualification")
+
+    @property
+    def confirmation(self) -> Mapping[str, Any] | None:
+        """Whether an earlier verdict and speed-up stand (docs/api.md, "Confirming"); None if this job confirms none."""
+        return self.raw.get("confirmation")
+
+    @property
     def flags(self) -> Sequence[Flag]:
         """All that qualifies the verdict and the times, each with the `kernel` that it is about.
 
@@ -285,6 +307,7 @@ class Result:
             "percentile_95_ms": stats.percentile_95 if stats else None,
             "latency_ms": timing.latency_ms if timing else None,
             "relative_ci": timing.relative_ci if timing else None,
+            "headroom": self.headroom.ratio,
             "method": timing.method if timing else None,
             "calls": timing.calls if timing else None,
             "time_bounded": timing.bounded if timing else None,

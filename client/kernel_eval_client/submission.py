@@ -21,6 +21,7 @@ Counters = bool | Literal["basic", "full"] | Sequence[str]
 DrawOn = Literal["device", "host"]
 """Where a source's own code makes its tensors."""
 Strictness = Literal["task", "robust"]
+Baseline = Literal["eager", "compile"]
 """Whether a failure on inputs that the task never draws is reported, or is the verdict."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
@@ -56,11 +57,15 @@ class Options(TypedDict, total=False):
     draw_on: DrawOn
     determinism: bool
     strictness: Strictness
+    baselines: Sequence[Baseline]
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One request; with `reference` it is a comparison. The client does not send `label`: `map` returns it."""
+    """One request; with `reference` it is a comparison, and with `qualify` one that says whether the kernel is fit.
+
+    The client does not send `label`: `map` returns it.
+    """
 
     kernel: KernelLike
     reference: KernelLike | None = None
@@ -85,12 +90,16 @@ class Submission:
     draw_on: DrawOn | None = None
     determinism: bool | None = None
     strictness: Strictness | None = None
+    baselines: Sequence[Baseline] | None = None
+    qualify: bool = False
     label: str | None = None
     idempotency_key: str | None = None
 
     @property
     def path(self) -> str:
-        """The path of the request: /evaluate, or /compare with a reference."""
+        """The path of the request: /evaluate, or with a reference /compare or /qualify."""
+        if self.qualify:
+            return "/qualify"
         return "/evaluate" if self.reference is None else "/compare"
 
     def body(self) -> bytes:

@@ -230,6 +230,7 @@ class Runner:
             "launches": count.launches,
             "several_streams": count.several_streams,
             "compiled": list(self._loaded.compiled),
+            "graph_breaks": self._loaded.graph_breaks,
         }
 
     def order(self, message: Message) -> Message:

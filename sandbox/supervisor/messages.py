@@ -73,6 +73,7 @@ class Probe:
     - `several_streams`: whether a call uses several streams, by the runner's report.
     - `compiled`: names of the extensions that the runner compiled since it was asked to load the kernel.
     - `form`: structure of the returned output; None if unknown.
+    - `graph_breaks`: how often the calls left what torch.compile compiled; None without torch.compile.
     - `first_call_differs`: whether the first call's output differs from the last one's; None if unknown.
     """
 
@@ -86,6 +87,7 @@ class Probe:
     compiled: tuple[str, ...] = ()
     form: OutputStructure | None = None
     first_call_differs: bool | None = None
+    graph_breaks: int | None = None
 
     def ordered(self, order: Sequence[int]) -> Probe:
         """The same probe with its outputs in the order in which later windows return them; its structure is dropped."""
@@ -155,6 +157,7 @@ def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(reply.get("compiled"))[:MAX_FACTS]),
         output_structure.parse(reply.get("form"), len(outputs)),
         differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
+        parse_launches(reply.get("graph_breaks")),
     )
 
 

@@ -28,6 +28,8 @@ SUSPICIOUS = 8.0
 """Speed-up above which operations are counted. A time is flagged if it is under an eighth of what the operations take
 at the card's rate. As the reference cannot exceed that rate, no smaller speed-up can be flagged. Counting holds the
 device."""
+MAX_COUNTED_MS = 1000.0
+"""Longest call whose operations are counted only to place it, in ms: a stop at OPERATIONS_S would end its runner."""
 PROFILE_S = 15.0
 """Maximum seconds of a profiled call. The profiler's first start in a process takes a second or more."""
 MAX_REASON = 512
@@ -40,19 +42,24 @@ NOT_COUNTED = "whether this time is too short for {whose} arithmetic is not know
 NOT_REACHED = unavailable("the job ended before it came to this")
 
 
-def measure_work(kernel_runs: list[KernelRun], trials: Trials, *, counting: bool) -> None:
-    """Record the bytes that a call moves and, with `counting`, its operations, to place it under the card's peaks."""
+def measure_work(kernel_runs: list[KernelRun], trials: Trials, *, checking: bool) -> None:
+    """Record the bytes that a call moves and, at a thorough budget, its operations, to place it under the card's peaks.
+
+    With `checking`, operations are counted at any budget, and a count that fails is a flag.
+    """
     ceilings = trials.worker.ceilings()
     timed = [(kernel_run, kernel_run.timing) for kernel_run in kernel_runs if kernel_run.timing is not None]
     if not timed or ceilings == UNKNOWN:
         return
-    flops = _operations(timed, kernel_runs[0], trials, ceilings) if counting else None
+    flops = None
+    if checking or (trials.request.thorough and kernel_runs[0].estimate_ms <= MAX_COUNTED_MS):
+        flops = _operations(timed, kernel_runs[0], trials, ceilings, checking=checking)
     for kernel_run, _ in timed:
         kernel_run.diagnosis.work = Work(trials.tensor_bytes(kernel_run), flops, ceilings)
 
 
 def _operations(
-    timed: list[tuple[KernelRun, Timing]], owner: KernelRun, trials: Trials, ceilings: Ceilings
+    timed: list[tuple[KernelRun, Timing]], owner: KernelRun, trials: Trials, ceilings: Ceilings, *, checking: bool
 ) -> dict[str, float] | None:
     """Operations of a call of the reference (or of the kernel, without one); flags every time too short for them.
 
@@ -69,13 +76,9 @@ def _operations(
     for kernel_run, timing in timed:
         counted_side = "its own" if kernel_run is owner else "the reference's"
         if flops is None:
-            timing.flags.append(
-                Flag(
-                    FlagCode.OPERATIONS_NOT_COUNTED,
-                    NOT_COUNTED.format(whose=counted_side, why=failed),
-                    {"reason": failed},
-                )
-            )
+            if checking:
+                message = NOT_COUNTED.format(whose=counted_side, why=failed)
+                timing.flags.append(Flag(FlagCode.OPERATIONS_NOT_COUNTED, message, {"reason": failed}))
             continue
         flag = too_few_operations(
             timing.latency_ms, flops, ceilings, whose=counted_side, resolution_ms=timing.resolution_us / 1e3

@@ -20,6 +20,7 @@ from tasks.jobs.admission import Limits
 from tasks.jobs.artifact_store import fitting
 from tasks.jobs.job_queue import Claim, Message
 from tasks.jobs.job_store import JobStore
+from tasks.jobs.kept_request import kept_request
 from tasks.jobs.submit import TASK, publish_again, publish_more
 from tasks.node import device_info
 from tasks.node.log_config import about
@@ -82,7 +83,8 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
         monitor.report_pending_stages(records)
         if report.texts:
             report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
-        records.complete(job_id, attempt, report.body(job_id), report.texts)
+        texts = {**report.texts, **kept_request(claim.request, report)}
+        records.complete(job_id, attempt, report.body(job_id), texts)
         # Only the verdict is logged: the message of a kernel's fault may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""
         log.info("job %s: attempt %d: %s%s", job_id, attempt, report.outcome.status, reference)
@@ -111,7 +113,8 @@ def allowance(request: Request) -> float:
 
     The build time counts twice: a job may also wait for another job that builds the same kernel.
     """
-    return 2 * request.build_seconds + request.timeout + request.inspection_seconds
+    judging_s = 2 * request.build_seconds + request.timeout
+    return judging_s + request.inspection_seconds + request.baseline_seconds
 
 
 def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:

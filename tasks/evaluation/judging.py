@@ -79,7 +79,7 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
     """Questions to the runners beside verdict and times; the reference's come after the end of the candidate."""
     candidate, reference, profile = trials.candidate, trials.candidate.reference, trials.request.profile
     suspicious = timekeeper.speedup is not None and timekeeper.speedup.ratio > SUSPICIOUS
-    measure_work(trials.kernel_runs, trials, counting=profile or suspicious)
+    measure_work(trials.kernel_runs, trials, checking=profile or suspicious)
     if profile:
         trace_launches([candidate], trials)
     seed = trials.request.determinism_seed

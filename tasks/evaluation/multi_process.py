@@ -14,6 +14,7 @@ from itertools import chain, pairwise
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.request import Request
 from domain.result import Comparison, DeviceReport, Outcome, Report, Robustness, Status, Timing
+from domain.speed.headroom import headroom
 from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
@@ -145,10 +146,12 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     timing = pooled_timing(timings)
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
     found = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
+    position = position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms)
     return replace(
         outcomes[0],
         timing=timing,
-        roofline=position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms),
+        roofline=position,
+        headroom=headroom(timing, position),
         comparison=_all_calls(comparisons) if comparisons else None,
         determinism=merged(found) if found else None,
     )

@@ -7,14 +7,18 @@ Only a cancellation or a fault of the service raises out of `run`.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from domain.request import Request
 from domain.result import Report
+from profiling.results.confirmation import confirmation
 from tasks.diagnostics.code_listings import read_code
+from tasks.evaluation.baselines import with_baselines
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.inspection import inspect
 from tasks.evaluation.judging import judge
 from tasks.evaluation.multi_process import evaluate_in_processes
+from tasks.evaluation.qualification import qualification
 from tasks.evaluation.report import make_report
 from tasks.evaluation.runner_setup import set_up_runners
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -24,6 +28,19 @@ from tasks.runtime.worker_context import WorkerContext
 
 def run(request: Request, worker: WorkerContext, callbacks: JobCallbacks | None = None) -> Report:
     """Evaluate a kernel, or compare two. Raises JobCancelled, InfrastructureFault, or whatever `on_stage` raises."""
+    callbacks = callbacks or JobCallbacks()
+    report = _in_processes(request, worker, callbacks)
+    # The interim verdict is the kernel's: a baseline has none.
+    beside = replace(callbacks, on_interim_result=JobCallbacks().on_interim_result)
+    report = with_baselines(report, request, lambda one: _in_processes(one, worker, beside))
+    if request.qualify:
+        report = replace(report, qualification=qualification(request, report))
+    if request.confirms is not None:
+        report = replace(report, confirmation=confirmation(request.confirms, report).to_dict())
+    return report
+
+
+def _in_processes(request: Request, worker: WorkerContext, callbacks: JobCallbacks) -> Report:
     return evaluate_in_processes(lambda one, queues: _evaluate(JobContext.of(one, worker, callbacks, queues)), request)
 
 

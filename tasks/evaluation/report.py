@@ -8,6 +8,7 @@ from typing import Any
 
 from domain.request import Request
 from domain.result import DeviceReport, Outcome, Report, Status
+from domain.speed.headroom import headroom
 from profiling.gpu.xid_errors import summary
 from tasks.diagnostics.post_timing_checks import NOT_REACHED
 from tasks.evaluation.device_scope import DeviceUse
@@ -47,7 +48,7 @@ def outcome(
 ) -> Outcome:
     """The verdict about one kernel, as far as the job came."""
     status, message, log = _verdict(kernel_run, failed_reference)
-    diagnosis = kernel_run.diagnosis
+    diagnosis, position = kernel_run.diagnosis, _roofline(kernel_run)
     return Outcome(
         status=status,
         kernel_type=kernel_run.kernel.kernel_type.value,
@@ -59,7 +60,8 @@ def outcome(
         inputs=inputs,
         build=_build(kernel_run),
         timing=kernel_run.timing,
-        roofline=_roofline(kernel_run),
+        roofline=position,
+        headroom=headroom(kernel_run.timing, position),
         comparison=kernel_run.comparison,
         launches=diagnosis.launches or (NOT_REACHED if request.profile else None),
         listings=diagnosis.listings,
@@ -91,8 +93,13 @@ def _build(kernel_run: KernelRun) -> dict[str, Any]:
         "deferred": build.artifact.deferred,
         "log": kernel_run.redact_paths(build.artifact.log),
         **build.origin,
+        **({"graph_breaks": breaks} if (breaks := _graph_breaks(kernel_run)) is not None else {}),
         **({"compiled_at_run_time": COMPILED_LATE.format(names=", ".join(late))} if late else {}),
     }
+
+
+def _graph_breaks(kernel_run: KernelRun) -> int | None:
+    return kernel_run.probe.graph_breaks if kernel_run.probe is not None else None
 
 
 def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from domain.access import Key
 from domain.request import Request
-from tasks.jobs.job_queue import queue_of_gpu
+from tasks.jobs.job_queue import queue_of_gpu, queue_of_worker
 from tasks.jobs.job_view import JobView
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.redis_client import text
@@ -95,12 +95,21 @@ Admission = Accepted | Refusal
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to record. `batch_index` is its position among the bodies of its batch."""
+    """A job to record; `worker` is the one that should run it.
+
+    `batch_index` is its position among the bodies of its batch.
+    """
 
     job_id: str
     request: Request
     batch_index: int | None = None
     webhook: Webhook | None = None
+    worker: str | None = None
+
+    @property
+    def queue(self) -> str:
+        """The queue that it enters first. The reconciler moves it if the worker goes away."""
+        return queue_of_worker(self.worker) if self.worker is not None else queue_of_gpu(self.request.gpu)
 
 
 def create_arguments(
@@ -130,7 +139,7 @@ def create_arguments(
         "kind": request.kind,
         "work": request.work,
         "fingerprint": hashlib.sha256(stored.encode()).hexdigest()[:32],
-        "queue": queue_of_gpu(request.gpu),
+        "queue": new.queue,
         "reuse": request.reuse and request.replay_seed is None,
         "batch_id": batch_id,
         "batch_index": new.batch_index,

@@ -82,9 +82,10 @@ class JobStore:
         key: Key | None = None,
         limits: Limits = UNLIMITED,
         webhook: Webhook | None = None,
+        worker: str | None = None,
     ) -> AcceptedJob | Refusal:
         """Record a new job of `key` as queued, or return the refusal; a job that exists already stays as it is."""
-        new = NewJob(job_id, request, webhook=webhook)
+        new = NewJob(job_id, request, webhook=webhook, worker=worker)
         arguments = create_arguments(new, batch_id=batch_id, key=key, limits=limits, read=True)
         return AcceptedJob.of_reply(job_id, self._create(*arguments))
 

@@ -13,7 +13,8 @@ from domain.result import first_line
 class Summary:
     """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
 
-    `relative_ci` is the relative confidence interval of the time; `error` is the first line of the failure, or None.
+    `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
+    work; `error` is the first line of the failure, or None.
     """
 
     verdict: str
@@ -29,6 +30,7 @@ class Summary:
     inputs_replayed: bool = False
     relative_ci: float | None = None
     error: str | None = None
+    headroom: float | None = None
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Summary:
@@ -49,6 +51,7 @@ class Summary:
             reference=reference.get("digest"),
             inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
             relative_ci=timing.get("relative_ci"),
+            headroom=(kernel.get("headroom") or {}).get("ratio"),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
 

@@ -14,7 +14,6 @@ from domain.request import Request
 from domain.settings import settings
 from tasks.app import app
 from tasks.jobs.admission import UNLIMITED, Accepted, Admission, Limits, NewJob, Refusal
-from tasks.jobs.job_queue import queue_of_gpu
 from tasks.jobs.job_store import JobStore, JobView
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.log_config import about
@@ -47,21 +46,24 @@ def submit(
     key: Key | None = None,
     limits: Limits = UNLIMITED,
     webhook: Webhook | None = None,
+    worker: str | None = None,
 ) -> JobView:
-    """Record a job and publish its message; returns the recorded job.
+    """Record a job and publish its message, to `worker`'s queue if one is named; returns the recorded job.
 
     A job of the same id and request that exists already stays as it is. Raises NotAccepted, or an error of redis if
     Redis could not be reached.
     """
-    job_id = job_id or str(uuid4())
-    admitted = records.create(job_id, request, batch_id=batch_id, key=key, limits=limits, webhook=webhook)
+    new = NewJob(job_id or str(uuid4()), request, webhook=webhook, worker=worker)
+    admitted = records.create(
+        new.job_id, request, batch_id=batch_id, key=key, limits=limits, webhook=webhook, worker=worker
+    )
     if isinstance(admitted, Refusal):
         raise NotAccepted(admitted)
     if admitted.new:
-        with about(job_id=job_id):
-            _log_accepted(job_id, request, admitted)
-            if not admitted.answered and publish(job_id, request):
-                publish_builds(records, [job_id])
+        with about(job_id=new.job_id):
+            _log_accepted(new.job_id, request, admitted)
+            if not admitted.answered and publish(new):
+                publish_builds(records, [new.job_id])
     return admitted.view
 
 
@@ -83,7 +85,7 @@ def submit_many(
                 _log_accepted(new.job_id, new.request, admission)
                 if not admission.answered:
                     # Once the broker is unreachable, later jobs do not wait for it.
-                    reachable = reachable and publish(new.job_id, new.request)
+                    reachable = reachable and publish(new)
                     queued.append(new.job_id)
     if reachable and queued:
         publish_builds(records, queued)
@@ -95,9 +97,9 @@ def _log_accepted(job_id: str, request: Request, admission: Accepted) -> None:
     log.info("job %s: accepted, %s %s%s", job_id, request.operation, request.kernel.kernel_type, answered)
 
 
-def publish(job_id: str, request: Request) -> bool:
+def publish(new: NewJob) -> bool:
     """Send the message of a recorded job; False if the broker is unreachable, and the reconciler sends it later."""
-    return _send(queue_of_gpu(request.gpu), message_id(job_id, 1))
+    return _send(new.queue, message_id(new.job_id, 1))
 
 
 def publish_again(queue: str, job_id: str, attempt: int) -> bool:

@@ -30,6 +30,7 @@ def environment(target: Target) -> dict[str, Any]:
         "gpu_id": None,
         "gpu_type": None,
         "gpu_name": None,
+        "gpu_model": detect().model,
         "cuda_version": torch.version.cuda,
     }
     with contextlib.suppress(ImportError):

@@ -33,8 +33,10 @@ FILE_NAME = os.fsdecode(b"k\x1b]0;x\x07\x9b\xff[red]\nFORGED  passed.py")
 CALLS = {
     "evaluate": ["evaluate", "{file}"],
     "compare": ["compare", "{file}", "{file}"],
+    "qualify": ["qualify", "{file}", "{file}"],
     "submit": ["submit", "{file}"],
     "wait": ["wait", "j1"],
+    "confirm": ["confirm", "j1"],
     "watch": ["watch", "j1"],
     "watch of a file": ["watch", "{file}", "--runs", "1"],
     "batch": ["batch", "{folder}"],

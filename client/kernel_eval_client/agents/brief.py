@@ -140,6 +140,7 @@ def _figures(result: Result) -> Iterator[str]:
         yield f"speed-up: {_interval(result.speedup)}: {verdict}"
     elif result.passed and result.reference is not None:
         yield f"speed-up: none: {cut(plain(result.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
+    yield from _beside_the_speedup(result)
     if skipped_checks := result.budget.get("skipped_checks"):
         yield plain(f"not looked at with this budget: {', '.join(map(str, skipped_checks))}")
     if result.reused_from is not None:
@@ -152,6 +153,15 @@ def _figures(result: Result) -> Iterator[str]:
         yield "right at this tolerance, though not at the strict one of its dtype: part=comparison has both"
     if result.kernel.inputs.get("inferred"):
         yield cut(plain(str(result.kernel.inputs["inferred"])), 200)
+
+
+def _beside_the_speedup(result: Result) -> Iterator[str]:
+    if result.headroom.ratio is not None:
+        yield plain(f"headroom: {result.headroom}")
+    for baseline in result.baselines:
+        if baseline.name != "eager":
+            told = _interval(baseline.speedup) if baseline.speedup else f"none: {baseline.message}"
+            yield cut(plain(f"speed-up over the reference under torch.{baseline.name}: {told}"), 240)
 
 
 def _interval(speedup: Speedup) -> str:

@@ -36,6 +36,10 @@ GAINS = (
 SLOWER = f"Right, but slower than the reference. {GAINS}"
 NO_DIFFERENCE = f"Right, and neither faster nor slower as far as can be told. {GAINS}"
 FASTER = "Right and faster. `part=timing` says how sure that is; flags above would say what makes it doubtful."
+AT_THE_LIMIT = (
+    "Right and faster, and near the least time of its bytes and operations on this card: stop here, or change what it"
+    " moves and computes."
+)
 UNMEASURED = "Right. For a speed-up, give the reference more work a call: larger tensors in its get_inputs()."
 INTERPRETED = (
     "Right. Only correctness can be learnt here: an interpreter ran it, and its times say nothing about a GPU."
@@ -146,6 +150,8 @@ def _passed(result: Result) -> str:
         return FIXED
     if result.speedup is None:
         return UNMEASURED
+    if result.speedup.verdict == "faster" and result.headroom.is_near:
+        return AT_THE_LIMIT
     return {"faster": FASTER, "slower": SLOWER}.get(result.speedup.verdict, NO_DIFFERENCE)
 
 

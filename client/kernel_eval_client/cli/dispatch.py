@@ -22,8 +22,10 @@ SINGLE_PATIENCE_S = 10.0
 COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "evaluate": judging.evaluate,
     "compare": judging.compare,
+    "qualify": judging.qualify,
     "submit": judging.submit,
     "wait": judging.wait,
+    "confirm": judging.confirm,
     "watch": watching.watch,
     "batch": batch.batch,
     "suite": suite.suite,

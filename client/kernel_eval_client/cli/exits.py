@@ -21,7 +21,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.PASSED: "done; where a kernel was judged, it passed",
-    Exit.FAILED: "a kernel was judged and did not pass",
+    Exit.FAILED: "a kernel was judged and did not pass, is not fit, or its speed-up was not confirmed",
     Exit.USAGE: "the command line, a file or the request is at fault, or the API key was refused",
     Exit.SERVICE: "the service is at fault, cannot be reached, or has had too many requests of this key",
     Exit.STILL_RUNNING: "the time to wait is over and the job goes on",

@@ -1,4 +1,4 @@
-"""`evaluate`, `compare`, `submit` and `wait`: one kernel and its verdict."""
+"""`evaluate`, `compare`, `submit`, `wait` and `confirm`: one kernel and its verdict."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def compare(session: Session, arguments: argparse.Namespace) -> Exit:
     return judge(session, comparison(arguments), arguments.max_wait)
 
 
+def qualify(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Says whether a candidate is fit to be merged."""
+    return judge(session, dataclasses.replace(comparison(arguments), qualify=True), arguments.max_wait)
+
+
 def submit(session: Session, arguments: argparse.Namespace) -> Exit:
     """Submits a kernel and prints the job's id."""
     reference = read_kernel(arguments.reference, Choices()) if arguments.reference else None
@@ -49,6 +54,15 @@ def wait(session: Session, arguments: argparse.Namespace) -> Exit:
         "",
         _wait_for_result(session, session.client.job(arguments.job_id), arguments.max_wait),
     )
+
+
+def confirm(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Has a passed comparison judged again and prints the new verdict. The status is that of what was confirmed."""
+    with session.progress.waiting("judging it again"):
+        result = session.client.confirm(arguments.job_id, max_wait_s=arguments.max_wait)
+    shown = show_verdict(session, result.job_id, "", result)
+    stands = (result.confirmation or {}).get("speedup_stands")
+    return shown if stands else Exit.FAILED
 
 
 def choices(arguments: argparse.Namespace) -> Choices:
@@ -110,7 +124,8 @@ def show_verdict(session: Session, name: str, source: str, result: Result) -> Ex
         session.write(result.raw)
     else:
         show.result(session.out, name, source, result, verbose=session.verbose)
-    return Exit.PASSED if result.passed else Exit.FAILED
+    fit = result.qualification is None or result.qualification.get("fit") is True
+    return Exit.PASSED if result.passed and fit else Exit.FAILED
 
 
 def _source(submission: Submission) -> str:

@@ -60,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
     compare = command("compare", "Judge a candidate against a reference.")
     compare.add_argument("reference", type=Path)
     compare.add_argument("candidate", type=Path)
+    qualify = command("qualify", "Say whether a candidate is fit to be merged: right and faster, every time.")
+    qualify.add_argument("reference", type=Path)
+    qualify.add_argument("candidate", type=Path)
     submit = command("submit", "Submit a kernel and print the job's id.")
     submit.add_argument("file", type=Path)
     submit.add_argument("--reference", type=Path, help="compare with this source")
@@ -83,18 +86,20 @@ def parser() -> argparse.ArgumentParser:
     watch.add_argument("file", type=Path, metavar="file|job_id")
     watch.add_argument("--reference", type=Path, help="compare with this source")
     watch.add_argument("--runs", type=_count, metavar="N", help="stop after N judgements")
-    for each in (evaluate, compare, submit, batch, watch):
+    for each in (evaluate, compare, qualify, submit, batch, watch):
         _add_kernel_options(each)
     _add_judging_options(suite)
-    for each in (compare, watch):
+    for each in (compare, qualify, watch):
         _add_reference_options(each)
     status = command("status", "A job's current state, and its verdict if it has one.")
     status.add_argument("job_id")
     wait = command("wait", "Wait for a job's verdict.")
     wait.add_argument("job_id")
+    confirm = command("confirm", "Judge a passed comparison again, on other inputs and another card: does it stand?")
+    confirm.add_argument("job_id")
     cancel = command("cancel", "Cancel jobs.")
     cancel.add_argument("job_ids", nargs="+", metavar="job_id")
-    for each in (evaluate, compare, batch, suite, watch, wait, cancel):
+    for each in (evaluate, compare, qualify, batch, suite, watch, wait, confirm, cancel):
         each.add_argument(
             "--max-wait", type=_seconds, metavar="S", help="maximum time to wait for a verdict, in seconds"
         )
@@ -175,6 +180,13 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--strictness", choices=("task", "robust"), help="robust: inputs that the task never draws decide too"
+    )
+    group.add_argument(
+        "--baseline",
+        dest="baselines",
+        action="append",
+        choices=("eager", "compile"),
+        help="also time the reference so: compile is torch.compile; may be repeated",
     )
     group.add_argument("--atol", type=float)
     group.add_argument("--rtol", type=float)

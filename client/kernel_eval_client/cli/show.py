@@ -16,7 +16,7 @@ from kernel_eval_client.job import Job
 from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
 from kernel_eval_client.result import KernelResult, Result
-from kernel_eval_client.timing import Speedup
+from kernel_eval_client.timing import Speedup, known_fields
 
 ERROR_LINES = 12
 KERNELS = 8
@@ -77,6 +77,7 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
         yield "speed-up", f"{speedup(result.speedup)}, {verdict}"
     elif result.speedup_unavailable_reason is not None and result.passed:
         yield "speed-up", f"none: {result.speedup_unavailable_reason}"
+    yield from _beside_the_speedup(result)
     if comparison is not None:
         wrong = f"{comparison.mismatch_count} of {comparison.element_count} elements out of tolerance"
         yield "outputs", f"{wrong} (atol {comparison.atol}, rtol {comparison.rtol})"
@@ -88,6 +89,22 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
         yield "inputs", str(result.kernel.inputs["inferred"])
     device = result.environment.get("gpu_name") or result.environment.get("device") or "?"
     yield "on", f"{device}, job {result.job_id}"
+
+
+def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
+    if (qualified := result.qualification) is not None:
+        yield "fit", str(qualified.get("sentence"))
+    if result.headroom.ratio is not None:
+        yield "headroom", str(result.headroom)
+    for baseline in result.baselines:
+        if baseline.name != "eager":
+            broken = f", {baseline.graph_breaks} graph breaks" if baseline.graph_breaks else ""
+            told = f"none: {baseline.message}" if baseline.speedup is None else speedup(baseline.speedup) + broken
+            yield f"to {baseline.name}", told
+    if (confirmed := result.confirmation) is not None:
+        together = confirmed.get("together")
+        both = f"; together {speedup(Speedup(**known_fields(Speedup, together)))}" if together else ""
+        yield "confirms", f"{confirmed.get('finding')}: job {confirmed.get('of')}{both}"
 
 
 def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:

@@ -38,6 +38,7 @@ class Scored:
             "correct": self.verdict == "passed",
             "speedup": speedup.measured if speedup else None,
             "speedup_ci_low": speedup.ci_low if speedup else None,
+            "headroom": self.result.headroom.ratio if self.result else None,
             "speed_bonus": self.parts.get("speed", 0.0),
             "held_back": "; ".join(self.held_back),
             "reason": self.reason,

@@ -18,9 +18,11 @@ from tests.api.payloads import RELU, Json, kernel
 from tests.api.routes.test_jobs import claimed
 
 OPERATIONS = {
-    ("post", "/evaluate"), ("post", "/compare"), ("post", "/batch"), ("post", "/"), ("get", "/job/{job_id}"),
+    ("post", "/evaluate"), ("post", "/compare"), ("post", "/qualify"), ("post", "/batch"), ("post", "/"),
+    ("get", "/job/{job_id}"),
     ("get", "/batch/{batch_id}"),
-    ("delete", "/job/{job_id}"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
+    ("delete", "/job/{job_id}"),
+    ("post", "/job/{job_id}/confirm"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),
     ("get", "/job/{job_id}/events"), ("get", "/metrics"), ("get", "/job/{job_id}/artifacts"),
     ("get", "/job/{job_id}/artifacts/{side}/{name}"),

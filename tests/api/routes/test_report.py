@@ -19,6 +19,8 @@ from api.pages.stages import MEANS
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.result import Speedup, Status
+from domain.speed.baseline import Baseline, BaselineResult
+from domain.speed.confirmation import Confirmation, Finding, FirstResult
 from tasks.jobs.job_store import JobStore
 from tests import device_answers
 from tests.api import results
@@ -431,3 +433,47 @@ def test_times_of_several_processes_are_told_as_their_range() -> None:
     several = asdict(results.timing(0.0124)) | {"per_process_ms": [0.0123, 0.0126, 0.0121]}
     assert dict(measuring(several))["Processes"] == "3: 12.1 µs to 12.6 µs"
     assert "Processes" not in dict(measuring(asdict(results.timing(0.0124))))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "says"),
+    [
+        (
+            BaselineResult(Baseline.COMPILE, 0.02, Speedup(1.5, 1.4, 1.6, "faster"), 2),
+            ["1.50×", "1.40 to 1.60; 2 graph breaks"],
+        ),
+        (
+            BaselineResult(Baseline.COMPILE, code="compile_error", message="torch.compile failed: Unsupported"),
+            ["unknown", "torch.compile failed: Unsupported."],
+        ),
+    ],
+)
+def test_the_speedup_over_torch_compile_stands_beside_the_eager_one(
+    client: FlaskClient, records: JobStore, compiled: BaselineResult, says: list[str]
+) -> None:
+    eager = BaselineResult(Baseline.EAGER, 0.0248, Speedup(2.0, 1.8, 2.2, "faster"))
+    body = results.passed(2.0) | {"baselines": [eager.to_dict(), compiled.to_dict()]}
+    page = report(client, completed(client, records, body)).text
+    assert "2.00×" in page and "Over torch.compile" in page
+    assert all(text in page for text in says)
+
+
+@pytest.mark.parametrize("finding", Finding)
+def test_a_confirmation_is_told_in_a_sentence(client: FlaskClient, records: JobStore, finding: Finding) -> None:
+    first = FirstResult("the-first-job", Speedup(2.0, 1.8, 2.2, "faster"))
+    together = Speedup(1.9, 1.8, 2.0, "faster") if finding is Finding.CONFIRMED else None
+    found = Confirmation(first, True, finding, together, None).to_dict()
+    page = report(client, completed(client, records, results.passed(2.0) | {"confirmation": found})).text
+    assert "the-first-job" in page
+    assert ("Both together support 1.90 times (95 % interval 1.80 to 2.00)" in page.replace("\u00a0", " ")) == bool(
+        together
+    )
+
+
+@pytest.mark.parametrize("fit", [True, False])
+def test_whether_a_kernel_is_fit_is_the_headline_and_a_table(client: FlaskClient, records: JobStore, fit: bool) -> None:
+    check = {"name": "same_bits", "result": "passed" if fit else "failed", "message": "bits <b>", "required": False}
+    found = {"fit": fit, "sentence": "Said in a sentence.", "checks": [check]}
+    page = report(client, completed(client, records, results.passed(2.0) | {"qualification": found})).text
+    assert ("Not fit to be merged" in page) != fit and "Said in a sentence." in page
+    assert "same bits" in page and "bits <b>" in page

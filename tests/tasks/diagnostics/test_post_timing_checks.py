@@ -252,8 +252,30 @@ def test_each_side_is_placed_beneath_the_rates(worker: WorkerContext, slow_card:
         rate = 2 * 64**3 / outcome.timing.latency_ms * 1e3
         assert outcome.roofline["flops_per_s"] == pytest.approx(rate)
         assert outcome.roofline["arithmetic_share"] == pytest.approx(rate / 1e12)
-    uncounted = judged(worker, candidate(), kernel(PRODUCT)).outcome
+    uncounted = judged(worker, candidate(), kernel(PRODUCT), budget="quick").outcome
     assert uncounted.roofline is not None and uncounted.roofline["flops"] is None
+
+
+def test_the_time_over_the_least_time_counts_operations_but_at_the_smallest_budget(
+    worker: WorkerContext, slow_card: Callable[[float], None]
+) -> None:
+    slow_card(1e9)
+    large = kernel(PRODUCT.replace("64, 64", "512, 512"))  # Long enough to be no bound on a CPU.
+    found = judged(worker, candidate(), large).outcome
+    assert found.timing is not None and found.headroom is not None
+    assert found.headroom["ratio"] == pytest.approx(found.timing.latency_ms / (2 * 512**3 / 1e9 * 1e3))
+    assert (found.headroom["bound"], found.headroom["basis"]) == ("arithmetic", "bytes_and_operations")
+    quick = judged(worker, candidate(), large, budget="quick").outcome.headroom
+    assert quick is not None and quick["ratio"] is None and quick["unavailable"] == "no_work"
+
+
+def test_a_count_that_only_places_the_time_is_no_flag(
+    worker: WorkerContext, slow_card: Callable[[float], None]
+) -> None:
+    slow_card(1e9)
+    tampering = "import os, sandbox.runner.runner\nsandbox.runner.runner.count_flops = lambda call: 1 / 0\n"
+    outcome = judged(worker, kernel(tampering + PRODUCT)).outcome
+    assert outcome.timing is not None and FlagCode.OPERATIONS_NOT_COUNTED not in codes(outcome.timing.flags)
 
 
 def test_without_rates_there_is_no_place(worker: WorkerContext) -> None:

@@ -1,0 +1,33 @@
+"""Says in a sentence whether a job confirms the earlier one that it judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.pages import words
+from domain.speed.confirmation import Finding
+
+_SAID = {
+    Finding.CONFIRMED: "It confirms job {of}, which said {first} times.",
+    Finding.LARGER: "It confirms job {of}, which said only {first} times.",
+    Finding.SMALLER: "It does not confirm job {of} in full, which said {first} times.",
+    Finding.VANISHED: "It does not confirm job {of}, which said {first} times.",
+    Finding.ONLY_BOUNDS: "Whether it confirms the {first} times of job {of} is unknown: one of them is only a bound.",
+    Finding.NOT_MEASURED: "It passes as job {of} did, without a speed-up to compare with its {first} times.",
+}
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """The sentence, with a blank before it; empty for a job that confirms none."""
+    found = result.get("confirmation")
+    if not found:
+        return ""
+    if not found["verdict_stands"]:
+        return f" It does not confirm job {found['of']}, which passed."
+    said = _SAID[Finding(found["finding"])].format(of=found["of"], first=words.figure(found["first_speedup"]["ratio"]))
+    together = found["together"]
+    if together is None:
+        return f" {said}"
+    low, high = words.figure(together["ci_low"]), words.figure(together["ci_high"])
+    return f" {said} Both together support {words.figure(together['ratio'])} times (95 % interval {low} to {high})."

@@ -1,0 +1,135 @@
+"""Whether a kernel is fit to be merged: the checks of `/qualify`, and one sentence.
+
+Each check is a function of the report. A check that the request switched off, or that could not run, is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from domain.determinism import BatchVerdict
+from domain.flags import FlagCode
+from domain.request import Request
+from domain.result import Report, Speedup, Status, first_line
+from domain.speed.baseline import Baseline
+
+
+class CheckResult(StrEnum):
+    """FAILED makes a kernel unfit. NOTED is worth knowing and does not; UNKNOWN makes it unfit if it must be shown."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTED = "noted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check; `message` goes on in a sentence. `required`: the kernel is unfit unless it passes."""
+
+    name: str
+    result: CheckResult
+    message: str
+    required: bool = False
+
+
+def qualification(request: Request, report: Report) -> dict[str, Any]:
+    """Whether the kernel is fit, the sentence, and every check; JSON-ready."""
+    checks = [check(request, report) for check in CHECKS]
+    against = [
+        check
+        for check in checks
+        if check.result is CheckResult.FAILED or (check.required and check.result is not CheckResult.PASSED)
+    ]
+    if any(check.name == "right" for check in against):
+        against = [check for check in against if check.name == "right"]  # The others follow from it.
+    shown = against or [check for check in checks if check.result is CheckResult.PASSED]
+    noted = [check.message for check in checks if check.result is CheckResult.NOTED]
+    sentence = f"{'Not fit' if against else 'Fit'} to be merged: {'; '.join(check.message for check in shown)}."
+    return {
+        "fit": not against,
+        "sentence": sentence + (f" Note: {'; '.join(noted)}." if noted else ""),
+        "checks": [
+            {"name": check.name, "result": check.result.value, "message": check.message, "required": check.required}
+            for check in checks
+        ],
+    }
+
+
+def _right(request: Request, report: Report) -> Check:
+    outcome, comparison = report.outcome, report.outcome.comparison
+    if outcome.status is not Status.PASSED or comparison is None:
+        why = first_line(outcome.message) or outcome.status.value
+        return Check("right", CheckResult.FAILED, f"{outcome.status.value.replace('_', ' ')} ({why})", required=True)
+    return Check("right", CheckResult.PASSED, f"right in {comparison.calls} compared calls", required=True)
+
+
+def _meaningful(request: Request, report: Report) -> Check:
+    comparison = report.outcome.comparison
+    found = (
+        [flag for flag in comparison.weak_reference if flag.code is FlagCode.FIXED_OUTPUTS_PASS] if comparison else []
+    )
+    if found:
+        return Check("meaningful", CheckResult.FAILED, "outputs fixed beforehand would pass this reference too")
+    return Check(
+        "meaningful", CheckResult.PASSED if comparison else CheckResult.UNKNOWN, "the reference tells wrong outputs"
+    )
+
+
+def _beyond_the_task(request: Request, report: Report) -> Check:
+    comparison, name = report.outcome.comparison, "beyond_the_task"
+    if comparison is not None and comparison.robustness.failed:
+        failed = ", ".join(failure.distribution for failure in comparison.robustness.failed)
+        return Check(name, CheckResult.FAILED, f"it fails on inputs beyond the task's ({failed})")
+    if report.outcome.status is not Status.PASSED or not request.thorough:
+        return Check(name, CheckResult.UNKNOWN, "inputs beyond the task's were not tried")
+    return Check(name, CheckResult.PASSED, "on inputs beyond the task's too")
+
+
+def _same_bits(request: Request, report: Report) -> Check:
+    found, name = report.outcome.determinism, "same_bits"
+    if found is None or found.untested or not found.outputs:
+        return Check(name, CheckResult.UNKNOWN, "whether equal inputs give equal bits is not known")
+    if all(output.repeats for output in found.outputs):
+        return Check(name, CheckResult.PASSED, f"the same bits every time, in {found.processes} processes")
+    return Check(name, CheckResult.FAILED, "equal inputs give other bits from call to call or from process to process")
+
+
+def _batch_invariant(request: Request, report: Report) -> Check:
+    found, name = report.outcome.determinism, "batch_invariant"
+    if found is None or found.batch.verdict is BatchVerdict.UNTESTED:
+        return Check(name, CheckResult.UNKNOWN, "whether rows depend on their batch is not known")
+    if found.batch.verdict is BatchVerdict.INVARIANT:
+        return Check(name, CheckResult.PASSED, "rows do not depend on their batch")
+    return Check(name, CheckResult.NOTED, "bits of a row depend on the other rows of its batch")
+
+
+def _faster(request: Request, report: Report) -> Check:
+    if report.speedup is None:
+        return Check("faster", CheckResult.UNKNOWN, report.speedup_unavailable_reason(), required=True)
+    return _compared("faster", report.speedup, "the reference", required=True)
+
+
+def _faster_than_compiled(request: Request, report: Report) -> Check:
+    name, whose = "faster_than_compiled", "the reference under torch.compile"
+    found = next((one for one in report.baselines if one["name"] == Baseline.COMPILE), None)
+    if found is None or found["speedup"] is None:
+        why = found["unavailable"]["message"] if found else "it was not timed"
+        return Check(name, CheckResult.UNKNOWN, f"whether it is faster than {whose} is not known ({why})")
+    return _compared(name, Speedup(**found["speedup"]), whose)
+
+
+def _compared(name: str, speedup: Speedup, whose: str, *, required: bool = False) -> Check:
+    interval = f"95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
+    if speedup.verdict == "faster":
+        return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {whose} ({interval})", required)
+    return Check(name, CheckResult.FAILED, f"no faster than {whose} ({speedup.ratio:.3g} times, {interval})", required)
+
+
+CHECKS: tuple[Callable[[Request, Report], Check], ...] = (
+    _right, _meaningful, _beyond_the_task, _same_bits, _batch_invariant, _faster, _faster_than_compiled,
+)  # fmt: skip
+"""In the order in which they are told. A check of further cases or of gradients is one more function here."""
