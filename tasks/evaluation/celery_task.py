@@ -109,9 +109,11 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
 def allowance(request: Request) -> float:
     """Maximum seconds of a job of this request, without its wait for the device.
 
-    The build time counts twice: a job may also wait for another job that builds the same kernel.
+    The build time counts twice: a job may also wait for another job that builds the same kernel. So does the time of a
+    kernel that may be judged again, after a used process.
     """
-    return 2 * request.build_seconds + request.timeout + request.inspection_seconds
+    attempts = 2 if settings().context_reuses and not request.kernel.has_host_code else 1
+    return 2 * request.build_seconds + attempts * request.timeout + request.inspection_seconds
 
 
 def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> None:
