@@ -139,6 +139,7 @@ class KeptRunner:
         kernel_run.collect_output()
         if self._new_kernels:
             empty(runner.folder)
+        runner.session.set_deadline(math.inf)
         kernel_run.give_up_runner()
         self.close()
         warm = WarmRunner(key, runner, kernel_run.sealed, kernel_run.earlier_jobs + 1, kernel_run.device_bytes)
@@ -181,7 +182,6 @@ class KeptRunner:
                 return f"left in its process: {', '.join(left)}"
         except (KernelFault, InfrastructureFault, JobCancelled) as fault:
             return str(fault)
-        session.set_deadline(math.inf)
         kernel_run.collect_output()
         return "it prints" if kernel_run.output else None
 

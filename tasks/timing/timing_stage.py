@@ -139,8 +139,8 @@ class Timekeeper:
             return
         retire(candidate, self.worker)
         reference = self.kernel_runs[0]
-        if reference.session is not None:
-            reference.session.set_deadline(self.budget.deadline)
+        if reference.window_session is not None:
+            reference.open_session.set_deadline(self.budget.deadline)
         with self._quiet():
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
