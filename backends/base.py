@@ -118,6 +118,10 @@ class Executable(ABC):
         """Inputs guessed from the source and confirmed by a call, with a description; None if no guess works."""
         return None
 
+    def close(self) -> list[str]:
+        """After the last call: frees what outlives this object; names what stays in the process all the same."""
+        return []
+
     def state(self) -> dict[str, Any]:
         """The weights by name (torch tensors); empty for a kernel without any."""
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ TWIN_JOBS = 3
 ITSELF, TWIN = "itself", "twin"
 SPINS = (400, 5_000, 20_000)
 """Steps of about 6, 45 and 170 µs on an H200."""
+REUSED_JOBS = 64
+"""Maximum number of jobs of one context in the table of used contexts."""
 SHORT = 170
 """About 4 µs there: processes differ by a percent of that, so only `precise` gives repeatable times."""
 
@@ -231,6 +234,61 @@ def spread_within_jobs(jobs: list[list[float]]) -> str:
     return f"{math.sqrt(statistics.mean(shares)):.2%}"
 
 
+def reuse(worker: WorkerContext, console: Terminal, options: Options) -> None:
+    """What used contexts gain, and whether their times differ: the same jobs in fresh ones and in used ones.
+
+    A kernel alone, against itself, and against a twin that takes 5 % longer. A job's seconds include making contexts
+    for the next one.
+    """
+    console.print(f"kernels reach their process's host memory: {worker.device.reaches_host_memory}")
+    columns = ("kernel", "contexts", "jobs", "used", "s a job", "device s", "less windows", "µs", "its sd", "ratio")
+    rows = Rows(console, f"Contexts used again, {options.budget}", *columns, "its sd", "slower", "faster")
+    steps = (options.steps or SPINS[1:2])[0]
+    pairs = {
+        "alone": (spin(steps), None),
+        "itself": (spin(steps), spin(steps)),
+        "5 % slower": (spin(round(1.06 * steps)), spin(steps)),
+    }
+    kept = worker.used_candidate
+    usual = kept.max_jobs
+    try:
+        for name, (kernel, reference) in pairs.items():
+            for contexts, max_jobs in (("fresh", 1), ("used", REUSED_JOBS)):
+                worker.teardown.join()
+                kept.close()
+                kept.max_jobs = max_jobs
+                reports: list[Report] = []
+                judged(worker, kernel, reference, budget=options.budget)
+                began = time.monotonic()
+                for _ in range(options.jobs):
+                    reports.append(judged(worker, kernel, reference, budget=options.budget))
+                    worker.refill_pool()
+                rows.add(name, contexts, *_reused(reports, (time.monotonic() - began) / options.jobs))
+    finally:
+        kept.max_jobs = usual
+        worker.teardown.join()
+        kept.close()
+    rows.end()
+
+
+def _reused(reports: list[Report], seconds: float) -> list[str]:
+    times_us = [report.outcome.timing.latency_ms * 1e3 for report in reports if report.outcome.timing]
+    speedups = [report.speedup for report in reports if report.speedup is not None]
+    ratios = [speedup.ratio for speedup in speedups]
+    verdicts = [speedup.verdict for speedup in speedups]
+    held_s = [report.device.held_s for report in reports]
+    beyond_s = [report.device.held_s - report.device.windows_s for report in reports]
+    return [
+        str(len(reports)),
+        str(sum(report.device.isolation == {"process": "used"} for report in reports)),
+        *(f"{each:.3f}" for each in (seconds, statistics.median(held_s), statistics.median(beyond_s))),
+        f"{statistics.median(times_us):.3f}",
+        f"{statistics.stdev(times_us) / statistics.mean(times_us):.2%}",
+        *((f"{statistics.median(ratios):.4f}", f"{statistics.stdev(ratios):.2%}") if ratios else ("", "")),
+        *(str(verdicts.count(verdict)) if ratios else "" for verdict in ("slower", "faster")),
+    ]
+
+
 def counted(worker: WorkerContext, console: Terminal, jobs: int) -> None:
     """Compares times of jobs with and without device metrics: how often they differ by more than both intervals.
 
@@ -287,6 +345,8 @@ def main() -> None:
                 repeatability(worker, console, short, options.target_precision)
         if "comparisons" in options.tables:
             comparisons(worker, console, chosen)
+        if "reuse" in options.tables:
+            reuse(worker, console, chosen)
         if "counted" in options.tables:
             counted(worker, console, options.jobs)
     finally:

@@ -37,6 +37,11 @@ class Kernel:
     under_compile: bool = False
 
     @property
+    def has_host_code(self) -> bool:
+        """Whether code of the source runs on the host: Python does, the device code of `cuda` does not (ADR 41)."""
+        return self.kernel_type is not KernelType.CUDA
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the kernel: equal for all submissions of the same kernel, in either role."""
         text = json.dumps(replace(self, is_reference=False).to_wire(), sort_keys=True, separators=(",", ":"))

@@ -217,6 +217,8 @@ class DeviceReport:
     - `reference_runner`: whether the reference's runner was kept from an earlier job (`warm`) or new (`fresh`); None
       without a reference.
     - `memory_arrangement`: how the job's calls shared the device's memory; None if the job never had the device.
+    - `isolation`: whether the candidate's `process` was `fresh` or `used` by earlier jobs, and in
+      `used_process_verdict` what was found in a used one before; None if the job never had the device.
     """
 
     held_s: float = 0.0
@@ -225,12 +227,14 @@ class DeviceReport:
     gpu_errors: list[dict[str, Any]] | dict[str, str] | None = None
     memory_arrangement: str | None = None
     reference_runner: str | None = None
+    isolation: dict[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         known = {
             "memory_arrangement": self.memory_arrangement,
             "reference_runner": self.reference_runner,
+            "isolation": self.isolation,
             "multi_queue_roles": self.multi_queue_roles,
             "gpu_errors": self.gpu_errors,
         }

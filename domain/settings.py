@@ -41,6 +41,7 @@ class Settings:
     - `build_for`: the architecture for which a service without a GPU compiles too, such as "sm_90"; None for none.
     - `shared_builds`: maximum size of the builds that nodes share; 0 for none.
     - `warm_reference`: maximum idle time of a reference's runner that is kept for the next job; 0 for none.
+    - `context_reuses`: number of further candidates without host code that a context may serve; 0 for none.
     - `drain_file`: while the file exists, the API takes no new jobs.
     - `lasting`: whether the service keeps its queue when it stops.
     """
@@ -73,6 +74,7 @@ class Settings:
     shared_builds: int
     precompile_headers: bool
     warm_reference: float
+    context_reuses: int
     build_for: str | None
     require_api_keys: str
     api_keys_file: Path
@@ -136,6 +138,7 @@ def settings() -> Settings:
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
+        context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
         build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),

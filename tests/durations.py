@@ -23,7 +23,8 @@ stack/test_keyed_stack stack/test_serve stack/test_supervisor stack/test_workers
 tasks/builds/test_folder_digest tasks/correctness/test_distribution_check tasks/correctness/test_input_source
 tasks/correctness/test_determinism_check tasks/correctness/test_float64_check
 tasks/correctness/test_input_structure tasks/evaluation/test_fixed_outputs tasks/evaluation/test_products
-tasks/runtime/test_build_for tasks/runtime/test_warm_reference tasks/timing/test_cold_reference
+tasks/runtime/test_build_for tasks/runtime/test_used_candidate tasks/runtime/test_warm_reference
+tasks/timing/test_cold_reference
 tasks/correctness/test_named_outputs tasks/correctness/test_output_forms tasks/correctness/test_weight_sync
 tasks/diagnostics/test_code_listings tasks/diagnostics/test_ncu_stage
 tasks/diagnostics/test_post_timing_checks tasks/diagnostics/test_tool_run tasks/evaluation/test_pipeline

@@ -43,6 +43,7 @@ class CudaBackend(Backend):
             "parameters": [parameter.to_wire() for parameter in attempt.parameters],
             "cooperative": attempt.cooperative,
             "dynamic_shared": attempt.dynamic_shared,
+            "device_runtime": attempt.device_runtime,
         }
         if attempt.dynamic_shared and io.launch.shared_mem is None:
             build.notes.append(
@@ -66,7 +67,7 @@ class CudaBackend(Backend):
             )
         import torch
 
-        from backends.cuda.launch import CudaExecutable, load_function
+        from backends.cuda.launch import CudaExecutable, load_module
 
         device = torch.device(target.device).index or 0
         plan = json.loads((folder / PLAN).read_text())
@@ -74,10 +75,13 @@ class CudaBackend(Backend):
             plan["name"],
             [Parameter.from_wire(parameter) for parameter in plan["parameters"]],
             _contract(kernel),
-            load_function((folder / CUBIN).read_bytes(), plan["symbol"], device),
+            load_module((folder / CUBIN).read_bytes(), device),
+            plan["symbol"],
             device,
             cooperative=plan["cooperative"],
             uses_dynamic_shared=plan["dynamic_shared"],
+            # A build of an earlier version does not say it.
+            uses_device_runtime=plan.get("device_runtime", True),
         )
 
 

@@ -57,6 +57,11 @@ class Attempt:
     def dynamic_shared(self) -> bool:
         return re.search(r"\.extern\s+\.shared\b", self.compilation.ptx) is not None
 
+    @property
+    def device_runtime(self) -> bool:
+        """Whether it calls functions of the driver (malloc, printf, assert), whose memory outlives the module."""
+        return re.search(r"\.extern\s+\.func\b", self.compilation.ptx) is not None
+
 
 class Build:
     """One source and its options; `notes` are sentences for the submission's author."""

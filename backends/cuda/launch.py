@@ -17,6 +17,8 @@ from domain.contract import IOContract
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 
+USUAL_STACK = 1024
+"""Bytes of stack for each thread that the driver provides in every context."""
 PLAIN_SHARED_BYTES = 48 * 1024
 """Maximum bytes of shared memory that a launch may take without an opt-in call to the driver."""
 
@@ -41,19 +43,23 @@ class CudaExecutable(Executable):
         name: str,
         parameters: list[Parameter],
         io: IOContract,
-        function: Any,
+        module: Any,
+        symbol: str,
         device: int,
         *,
         cooperative: bool,
         uses_dynamic_shared: bool,
+        uses_device_runtime: bool,
     ) -> None:
         self.entry = f"kernel {name}"
         self._signature = name + spell(parameters)
         self._parameters = parameters
         self._io = io
-        self._function = function
+        self._module = module
+        self._function = function_of(module, symbol)
         self._device = device
         self._uses_dynamic_shared = uses_dynamic_shared
+        self._uses_device_runtime = uses_device_runtime
         self._launch_kernel = driver.cuLaunchCooperativeKernel if cooperative else driver.cuLaunchKernel
         self._tail: tuple[Any, ...] = () if cooperative else (0,)
         # Every parameter has at most 8 bytes, so each gets one word of a buffer with a fixed address.
@@ -85,6 +91,18 @@ class CudaExecutable(Executable):
         (status,) = self._launch()
         if status:
             raise _launch_fault(status, self.entry, self.geometry)
+
+    def close(self) -> list[str]:
+        """Waits for the last launch and unloads the module, with its global variables; ends its claims on the L2.
+
+        The heap of device functions, what they print, and memory for deep stacks stay with the context.
+        """
+        checked(driver.cuCtxSynchronize())
+        deep = attribute(self._function, driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) > USUAL_STACK
+        checked(driver.cuModuleUnload(self._module))
+        driver.cuCtxResetPersistingL2Cache()  # A device without such claims refuses.
+        found = {"device heap or printed text": self._uses_device_runtime, "stacks of its threads": deep}
+        return [name for name, is_there in found.items() if is_there]
 
     def _bind(self, args: list[Any]) -> None:
         """Packs the scalars into the argument buffer and evaluates the launch sizes again."""
@@ -129,8 +147,8 @@ class CudaExecutable(Executable):
         )
 
 
-def load_function(cubin: bytes, symbol: str, device: int) -> Any:
-    """The function in torch's own context of that device. The module lives as long as the process."""
+def load_module(cubin: bytes, device: int) -> Any:
+    """The module in torch's own context of that device."""
     torch.cuda.init()  # type: ignore[no-untyped-call]
     checked(driver.cuInit(0))
     context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(device))))
@@ -138,6 +156,11 @@ def load_function(cubin: bytes, symbol: str, device: int) -> Any:
     status, module = driver.cuModuleLoadData(cubin)
     if status:
         raise KernelFault(Status.RUNTIME_ERROR, f"the driver did not load the kernel: {_named(status)}", compiled=True)
+    return module
+
+
+def function_of(module: Any, symbol: str) -> Any:
+    """The function of that name in the machine code."""
     return checked(driver.cuModuleGetFunction(module, symbol.encode()))
 
 

@@ -6,6 +6,8 @@ import os
 
 import torch
 
+from sandbox.protocol import cuda_driver
+
 HOST_CACHE = "not controlled"
 FLUSH_FACTOR = 2
 CACHED_SHARE = 40
@@ -76,6 +78,11 @@ class Device:
     def free(self) -> int:
         """The device's free memory in bytes."""
         return int(torch.cuda.mem_get_info(self.name)[0]) if self.is_cuda else self.memory
+
+    @property
+    def reaches_host_memory(self) -> bool:
+        """Whether kernels on the device can write all memory of their process, its interpreter's too."""
+        return self.is_cuda and cuda_driver.reaches_host_memory(torch.device(self.name).index or 0)
 
     @property
     def has_room(self) -> bool:

@@ -70,6 +70,13 @@ def remove(folder: Path) -> None:
     _remove(folder)
 
 
+def empty(folder: Path) -> None:
+    """Removes all that is in the folder."""
+    with os.scandir(folder) as listing:
+        for entry in listing:
+            _remove(Path(entry.path))
+
+
 def _remove(place: Path) -> None:
     with contextlib.suppress(OSError, RecursionError):
         place.unlink() if place.is_symlink() or not place.is_dir() else shutil.rmtree(place)

@@ -41,6 +41,23 @@ def call(function: Any, *arguments: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
+LIMITS = ("STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE", "MAX_L2_FETCH_GRANULARITY", "PERSISTING_L2_CACHE_SIZE")
+
+
+def context_limits() -> list[tuple[int, int]]:
+    """The limits of this context, each with the driver's error code: not every device has all of them."""
+    cu = driver()
+    found = [cu.cuCtxGetLimit(getattr(cu.CUlimit, f"CU_LIMIT_{name}")) for name in LIMITS]
+    return [(int(error), int(value or 0)) for error, value in found]
+
+
+def reaches_host_memory(device: int) -> bool:
+    """Whether kernels on that device can access all memory of their process: the driver's HMM, or a coherent link."""
+    cu = driver()
+    wanted = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+    return bool(call(cu.cuDeviceGetAttribute, wanted, call(cu.cuDeviceGet, device)))
+
+
 def independent_stream() -> int:
     """A stream of this context that waits for no other stream, unlike most streams, which wait for the default one.
 

@@ -1,7 +1,7 @@
 """Finds leftovers of a submission and its job in a runner's process, compared with it before its first submission.
 
 A runner that is kept for the next job loads the source again. A clean process is one in which the source then finds
-what it would find in a new one. The referee asks only the runners of references, which no candidate has run in.
+what it would find in a new one. The referee asks only runners in which no candidate's code has run on the host.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 from backends.source.module_loader import MODULE_PREFIX
 from backends.source.rng_state import rng_snapshot
 from sandbox.isolation.file_access import SHARED_MEMORY
+from sandbox.protocol.cuda_driver import context_limits
 from sandbox.runner.parameter_noise import left_global_state
 
 _NAMESPACES = (builtins, torch, torch.Tensor, torch.nn, torch.nn.Module, torch.nn.functional, torch.nn.init)
@@ -67,6 +68,7 @@ def _state() -> dict[str, Any]:
         "tensors": sum(issubclass(type(each), torch.Tensor) for each in objects),
         "objects of the source": sum(map(_is_of_a_source, objects)),
         "device memory": torch.cuda.memory_allocated(),
+        "limits of the context": context_limits() if torch.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
         "threads": threading.active_count(),
         "shared memory": _own_shared_memory(),
         "libraries of its own": _libraries_outside_the_system(),

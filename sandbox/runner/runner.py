@@ -1,4 +1,5 @@
-"""The runner: UNTRUSTED. The zygote forks it for one submission; it obeys the referee's messages, then is killed.
+"""The runner: UNTRUSTED. The zygote forks it for one submission, or for several without host code of a candidate
+(docs/adr/0041); it obeys the referee's messages, then is killed.
 
 Nothing that it replies is a verdict: the referee reads outputs from the arena, and its own clock. The replies only
 report progress. A wrong reply can harm only the runner's own submission.
@@ -105,7 +106,7 @@ class Runner:
         """Loads the kernel, optionally with noise on its constant parameters."""
         kernel, self.target = assignment(message)
         self._open_device()
-        self.first_state = self.first_state or (ProcessState() if kernel.is_reference else None)
+        self.first_state = self.first_state or (ProcessState() if message["may_stay"] else None)
         self.executable, reply = load_kernel(kernel, self.target, message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         return reply
@@ -115,10 +116,11 @@ class Runner:
         if self.gate is not None:
             self.gate.withdraw()
             self.gate.close()
-        first_state = self.first_state
+        first_state, left = self.first_state, self._loaded.close()
         vars(self).update(vars(Runner(self.channel, self.folder)))
         self.first_state = first_state
-        return {"op": "unloaded", "leftovers": first_state.leftovers(self.folder) if first_state else ["no reference"]}
+        left += first_state.leftovers(self.folder) if first_state else ["an unknown first state"]
+        return {"op": "unloaded", "leftovers": left}
 
     def load_null(self, message: Message) -> Message:
         """Loads the trusted null kernel instead of a submission, to measure windows that compute nothing."""

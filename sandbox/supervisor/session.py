@@ -123,10 +123,12 @@ class Session:
         noise: int | None = None,
         all_constants: bool = False,
         draw_on: DrawOn | None = None,
+        may_stay: bool = False,
     ) -> Loaded:
         """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal.
 
-        `draw_on` is where the source makes its tensors, here and in `inputs`; None: as the target says.
+        `draw_on` is where the source makes its tensors, here and in `inputs`; None: as the target says. With `may_stay`
+        the runner notes its state first, so that `unload` can tell what is left of the kernel.
         """
         target = self.target if draw_on is None else replace(self.target, draw_on=draw_on)
         reply = self.runner.request(
@@ -139,6 +141,7 @@ class Session:
                 "seed": seed,
                 "noise": noise,
                 "all_constants": all_constants,
+                "may_stay": may_stay,
             }
         )
         init_args = self._decoded(reply.get("init"))

@@ -136,7 +136,10 @@ class Preparation:
     def _construct(self, kernel_run: KernelRun, draw_on: DrawOn) -> Loaded:
         """Load a kernel. All models start from one seed, so that equal layers have equal weights."""
         init, seed = self._init_arguments(kernel_run), self.job.weights_seed
-        return kernel_run.open_session.load(kernel_run.kernel, kernel_run.build.artifact, init, seed, draw_on=draw_on)
+        may_stay = kernel_run.reuse_key is not None
+        return kernel_run.open_session.load(
+            kernel_run.kernel, kernel_run.build.artifact, init, seed, draw_on=draw_on, may_stay=may_stay
+        )
 
     def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
         """The reference's constructor arguments, which the candidate gets too."""

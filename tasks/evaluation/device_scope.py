@@ -23,7 +23,6 @@ from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import RestartJob
 from tasks.runtime.teardown import end, stop
-from tasks.runtime.warm_reference import reference_key
 from tasks.timing.timing_stage import Timekeeper
 
 
@@ -74,7 +73,7 @@ class DeviceScope:
                 try:
                     self._job.worker.card_errors.discard_pending()
                     yield
-                    self._mark_reference()
+                    self._mark_runners()
                 finally:
                     try:
                         self.release()  # Before any runner ends: driver calls would wait for its end.
@@ -82,7 +81,8 @@ class DeviceScope:
                         stop(self._kernel_runs)
                         self.note_card_errors()
                         if isinstance(self.use.card_errors, list) and self.use.card_errors:
-                            self._kernel_runs[0].keep_key = None
+                            for kernel_run in self._kernel_runs:
+                                kernel_run.stays = False
                         end(self._kernel_runs, self._job.worker, deferred)
                         self.use = replace(self.use, held_s=time.monotonic() - self._began)
         except RestartJob as restart:
@@ -90,14 +90,18 @@ class DeviceScope:
             raise restart.after(self.use.held_s) from None
         raise_reported_card_fault(self.use.card_errors)
 
-    def _mark_reference(self) -> None:
-        """Marks the reference's runner to be kept after a job without a fault, if memory is not short."""
-        reference, device = self._kernel_runs[0], self._job.worker.device
+    def _mark_runners(self) -> None:
+        """Marks the runners to be kept after a job without a fault, if memory is not short.
+
+        A candidate's is kept only if its outputs were right.
+        """
+        device = self._job.worker.device
         usual = self.memory_plan is not None and not self.memory_plan.one_call
         no_fault = all(kernel_run.fault is None for kernel_run in self._kernel_runs)
         has_room = device.has_room or not device.is_cuda
-        if usual and no_fault and has_room and self._job.worker.warm_reference.enabled:
-            reference.keep_key = reference_key(self._job.request, self._job.queues)
+        for kernel_run in self._kernel_runs if usual and no_fault and has_room else ():
+            comparison = kernel_run.comparison
+            kernel_run.stays = kernel_run.reuse_key is not None and (comparison is None or comparison.passed)
 
     def stop_job_time(self) -> None:
         """Ends the time that counts as the job's: its kernels are judged, and only tools follow."""

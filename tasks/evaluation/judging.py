@@ -22,6 +22,7 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import Streams
+from tasks.runtime.teardown import retire
 from tasks.timing.timing_stage import Timekeeper
 
 
@@ -61,7 +62,7 @@ def _validate(
     advice = device.weights.advice if device.weights is not None else None
     trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
-    job.report_interim_result(trials.right)
+    _report_interim_result(job, trials)
     return trials
 
 
@@ -72,7 +73,13 @@ def _time(job: JobContext, device: DeviceScope, timekeeper: Timekeeper) -> None:
     if trials.right and device.weights is not None:
         check_robustness(device, timekeeper, device.weights)
     trials.note_fixed_outputs()
-    job.report_interim_result(trials.right)
+    _report_interim_result(job, trials)
+
+
+def _report_interim_result(job: JobContext, trials: Trials) -> None:
+    """Report the verdict so far, unless it comes from a used process and another one will be judged again."""
+    if trials.right or not trials.candidate.earlier_jobs:
+        job.report_interim_result(trials.right)
 
 
 def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
@@ -86,7 +93,7 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
     if seed is not None and trials.right and candidate.timing is not None:
         candidate.diagnosis.determinism = DeterminismCheck(trials, seed).run()
     if reference is not None:  # From here on the reference runs without the candidate beside it.
-        candidate.close()
+        retire(candidate, trials.worker)
     if candidate.timing is not None:
         timekeeper.recheck_without_candidate()
     trials.check_precision()

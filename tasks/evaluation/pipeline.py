@@ -21,6 +21,7 @@ from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.evaluation.qualification import qualification
 from tasks.evaluation.report import make_report
 from tasks.evaluation.runner_setup import set_up_runners
+from tasks.evaluation.used_process import judge_again_if_doubtful, judged_again_after_our_fault
 from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.worker_context import WorkerContext
@@ -50,12 +51,13 @@ def _evaluate(job: JobContext) -> Report:
         runners = resources.enter_context(ExitStack())
         device = DeviceScope(job, kernel_runs)
         if all(kernel_run.fault is None for kernel_run in kernel_runs):
-            with device.hold(runners):
+            with judged_again_after_our_fault(job, kernel_runs, device), device.hold(runners):
                 judge(job, kernel_runs, device)
                 device_metrics = inspect(job, kernel_runs, device)
         else:
             device_metrics = inspect(job, kernel_runs, device)  # Records that there is nothing to inspect.
         read_code(kernel_runs, job, end_runners=runners.close)
         report = make_report(job, kernel_runs, device.use, device_metrics)
+        judge_again_if_doubtful(job, kernel_runs, report)
         job.worker.teardown.submit(resources.pop_all())
         return report

@@ -109,6 +109,12 @@ def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:
     )
 
 
+def _isolation(job: JobContext, candidate: KernelRun) -> dict[str, str]:
+    verdict = job.queues.used_process_verdict
+    process = {"process": "used" if candidate.earlier_jobs else "fresh"}
+    return process if verdict is None else process | {"used_process_verdict": verdict}
+
+
 def _reference_runner(reference: KernelRun) -> str:
     return "warm" if reference.earlier_jobs else "fresh"
 
@@ -119,6 +125,7 @@ def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -
         use.windows_s,
         memory_arrangement=use.memory_arrangement,
         reference_runner=_reference_runner(kernel_runs[0]) if job.request.reference is not None else None,
+        isolation=_isolation(job, kernel_runs[-1]) if use.held_s else None,
     )
     if use.card_errors is None or not job.worker.device.is_cuda:
         return held

@@ -8,8 +8,8 @@ from domain.job import Stage
 from tasks.runtime.build_stage import Building
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
+from tasks.runtime.runner_keys import candidate_key, reference_key
 from tasks.runtime.teardown import close
-from tasks.runtime.warm_reference import reference_key
 
 
 def set_up_runners(job: JobContext, resources: ExitStack) -> list[KernelRun]:
@@ -46,13 +46,9 @@ def _build(job: JobContext, kernel_runs: list[KernelRun]) -> None:
 def _take_runners(job: JobContext, kernel_runs: list[KernelRun]) -> None:
     """Assign a runner to each kernel, its CUDA context made before the job asks for the device.
 
-    The reference's is the one of an earlier job, if one was kept.
+    The reference's is the one of an earlier job, if one was kept. So is that of a candidate without host code.
     """
-    key, launch_ms = reference_key(job.request, job.queues), None
-    warm = job.worker.warm_reference.take(key, job.cancelled, memory_is_short=job.queues.one_call)
-    if warm is not None:
-        kernel_runs[0].take_warm_runner(warm.runner, warm.seal, warm.jobs)
-        launch_ms = warm.runner.launch_ms
+    launch_ms = _take_kept_runners(job, kernel_runs)
     new = [kernel_run for kernel_run in kernel_runs if kernel_run.session is None]
     folders, multi_queue_roles = [kernel_run.folder for kernel_run in new], job.queues.of(new)
     runners = job.worker.acquire_runners(
@@ -60,5 +56,27 @@ def _take_runners(job: JobContext, kernel_runs: list[KernelRun]) -> None:
     )
     for kernel_run, runner in zip(new, runners, strict=True):
         kernel_run.take_runner(runner)
+        job.worker.kept_runner(kernel_run.role).begin(kernel_run)
     for kernel_run in kernel_runs:
         kernel_run.move_into_runner_dir()
+
+
+def _take_kept_runners(job: JobContext, kernel_runs: list[KernelRun]) -> float | None:
+    """Assign runners of earlier jobs; returns the launch time in ms of one of them, None if unknown."""
+    launch_ms, worker = None, job.worker
+    for kernel_run in kernel_runs:
+        is_candidate = kernel_run is kernel_runs[-1]
+        kept = worker.kept_runner(kernel_run.role)
+        key = (candidate_key if is_candidate else reference_key)(job.request, job.queues) if kept.enabled else None
+        kernel_run.reuse_key = key
+        asked = None if is_candidate and job.queues.used_process_verdict is not None else key
+        warm = kept.take(asked, job.cancelled, memory_is_short=job.queues.one_call, launch_ms=launch_ms)
+        if warm is None:
+            continue
+        if is_candidate:
+            kernel_run.take_runner(warm.runner)  # Its folder is empty, for this job's build.
+        else:
+            kernel_run.take_warm_runner(warm.runner, warm.seal)
+        kernel_run.earlier_jobs, kernel_run.device_bytes = warm.jobs, warm.device_bytes
+        launch_ms = launch_ms or warm.runner.launch_ms
+    return launch_ms

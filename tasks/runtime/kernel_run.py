@@ -100,8 +100,14 @@ class KernelRun:
         """Digest of the folder after the build."""
         self.earlier_jobs = 0
         """Number of jobs that its runner has served before this one."""
-        self.keep_key: str | None = None
-        """The key under which its runner is kept for later jobs; None if it ends with this job."""
+        self.reuse_key: str | None = None
+        """The key under which later jobs may have its runner; None if it serves this job alone."""
+        self.stays = False
+        """Whether its runner is kept after this job."""
+        self.emptied = False
+        """Whether its runner has dropped the kernel, and nothing of it is left there."""
+        self.device_bytes: int | None = None
+        """Device memory of its runner before the runner's first job, in bytes; None if unknown."""
         self._upper_bound_ms = math.inf
         self._spent_s = 0.0
 
@@ -186,10 +192,16 @@ class KernelRun:
         """Takes the runner that will call the kernel; `remove_folder` removes its folder."""
         self.pooled_runner, self.session = runner, runner.session
 
-    def take_warm_runner(self, runner: PooledRunner, seal: bytes, earlier_jobs: int) -> None:
+    def take_warm_runner(self, runner: PooledRunner, seal: bytes) -> None:
         """Takes a runner that was kept from an earlier job; its folder holds the same build, with that seal."""
         self.take_runner(runner)
-        self.folder, self.sealed, self.earlier_jobs = runner.folder, seal, earlier_jobs
+        self.folder, self.sealed = runner.folder, seal
+
+    def leave_windows(self) -> Session:
+        """Ends the window session; its runner lives on in the session that this returns."""
+        session = self.open_window_session.leave()
+        self.window_session = None
+        return session
 
     def give_up_runner(self) -> None:
         """Leaves its runner, with its folder, to others."""

@@ -43,7 +43,8 @@ class Queues:
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `one_call`: it ran out of device memory, so that its calls are
-    judged one at a time (tasks.runtime.memory_plan).
+    judged one at a time (tasks.runtime.memory_plan). `used_process_verdict`: the verdict that the candidate got in a
+    process of earlier jobs; it gets a new one for it.
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -52,6 +53,7 @@ class Queues:
     held_s: float = 0.0
     final: bool = False
     one_call: bool = False
+    used_process_verdict: str | None = None
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
         """Whether each kernel run's context has several queues."""

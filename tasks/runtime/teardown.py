@@ -13,7 +13,7 @@ from tasks.runtime.worker_context import WorkerContext
 def stop(kernel_runs: Sequence[KernelRun]) -> None:
     """Signals every runner to end that is not to be kept, and does not wait for it."""
     for kernel_run in kernel_runs:
-        if kernel_run.keep_key is None:
+        if not kernel_run.stays:
             kernel_run.stop()
 
 
@@ -44,14 +44,26 @@ def end(kernel_runs: Sequence[KernelRun], worker: WorkerContext, deferred: ExitS
         kernel_run.collect_output()
 
 
+def retire(kernel_run: KernelRun, worker: WorkerContext) -> None:
+    """Ends a kernel's runner, or empties it if later jobs may have it: nothing of the kernel runs from now on."""
+    if not worker.kept_runner(kernel_run.role).empty(kernel_run):
+        kernel_run.close()
+
+
+def _keep(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
+    for kernel_run in kernel_runs:
+        if kernel_run.stays:
+            worker.kept_runner(kernel_run.role).keep(kernel_run)
+
+
 def _keep_or_close(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
-    worker.warm_reference.keep(kernel_runs[0])
+    _keep(kernel_runs, worker)
     close(kernel_runs)
 
 
 def _close_in_line(kernel_runs: Sequence[KernelRun], worker: WorkerContext) -> None:
     """Ends the runners, and until they are dead waits for the lock, so that no one gets it before that."""
-    worker.warm_reference.keep(kernel_runs[0])
+    _keep(kernel_runs, worker)
     stop(kernel_runs)
     with ExitStack() as line:
         with suppress(JobCancelled):

@@ -18,9 +18,10 @@ from pathlib import Path
 import torch
 
 from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
+from domain.result import REFERENCE
 from domain.settings import settings
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings, ceilings
-from profiling.gpu.monitor import CardMonitor
+from profiling.gpu.monitor import CardMonitor, CardUnavailable
 from profiling.gpu.peak_probe import measure
 from profiling.gpu.timing_device import Device
 from profiling.gpu.xid_errors import CardErrors
@@ -36,9 +37,9 @@ from tasks.node.device_lease import quiet, stays_free
 from tasks.node.gpu_process_owners import CardOwners
 from tasks.node.idle_processes import IdleProcesses
 from tasks.runtime.deferred_teardown import DeferredTeardown
+from tasks.runtime.kept_runner import KeptRunner
 from tasks.runtime.null_window_cache import NullWindowCache
 from tasks.runtime.runner_pool import SPARE, WARM_S, WINDOWS_FIRST_S, PooledRunner, RunnerPool, end
-from tasks.runtime.warm_reference import WarmReference
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,10 @@ LAUNCH_DEVIATION_MS = 0.3e-3
 """Maximum deviation of a context's launch time from the card's median, in ms. Contexts lie within 0.2 µs of it
 (docs/measurements.md). A process that copies much during the measurement makes a launch look slower; subtracting that
 would make every call of the kernel look faster."""
+REFERENCE_JOBS = 64
+"""Maximum number of jobs of one reference's runner: what accumulates unseen in a process is bounded so."""
+USED_IDLE_S = 60.0
+"""Time without a job after which a candidate's kept runner ends, in s."""
 CALM_S = 0.15
 """Time for which the device must be free before it counts as calm, in s. A client that sends one job after the other
 needs it again within 0.05 s, through another child."""
@@ -104,8 +109,17 @@ class WorkerContext(BuildSession):
             contexts=self.device.is_cuda,
             idle=self._idle,
         )
-        self.warm_reference = WarmReference(settings().warm_reference, self.device, yielding)
         self.card = CardMonitor(self.device.uuid)
+        self.warm_reference = KeptRunner(REFERENCE_JOBS, settings().warm_reference, self.device, yielding, self._idle)
+        self.used_candidate = KeptRunner(
+            self._candidate_jobs(),
+            USED_IDLE_S,
+            self.device,
+            yielding,
+            self._idle,
+            new_kernels=True,
+            device_bytes=self._bytes_of_process,
+        )
         self.card_errors = CardErrors(self.device.uuid)
         self.teardown = DeferredTeardown(self.device)
         """The end of the last job's runners; it is over before anything else begins here."""
@@ -227,6 +241,10 @@ class WorkerContext(BuildSession):
         """For one job: tells which of the processes on the card belong to this service."""
         return CardOwners(self.register, os.getppid())
 
+    def kept_runner(self, role: str) -> KeptRunner:
+        """The keeper of the runner that later jobs may have for a kernel of that role."""
+        return self.warm_reference if role == REFERENCE else self.used_candidate
+
     def evict_by(self, eviction: ArenaEviction | None) -> None:
         """Until the end of the job the null runner may lose its arena to the kernels' runners."""
         self._eviction = eviction
@@ -271,6 +289,20 @@ class WorkerContext(BuildSession):
         share = self.device.memory // STANDBYS_SHARE // (settings().max_workers or USUAL_WORKERS)
         return share // CONTEXT_BYTES
 
+    def _candidate_jobs(self) -> int:
+        """Maximum number of jobs of one candidate's runner: one where kernels reach the memory of its interpreter."""
+        reuses = settings().context_reuses
+        if reuses and self.device.reaches_host_memory:
+            log.warning("no context is used twice: kernels on this device can write their process's host memory")
+            reuses = 0
+        return 1 + reuses
+
+    def _bytes_of_process(self, pid: int) -> int | None:
+        """Device memory of a process, by the driver; None if unknown, as in a container with pids of its own."""
+        sample = self.card.sample(thorough=True)
+        listed = () if isinstance(sample, CardUnavailable) else sample.processes or ()
+        return next((process.memory_bytes for process in listed if process.pid == pid), None)
+
     def _forked(self, folder: Path, cancelled: Callable[[], bool]) -> Session:
         return self.session(folder, gpu=True, deadline=FOREVER, cancelled=cancelled)
 
@@ -314,6 +346,7 @@ class WorkerContext(BuildSession):
             self._null = None
         self.null_window_cache.clear()
         self.warm_reference.close()
+        self.used_candidate.close()
         self.runner_pool.close()
         super()._discard()
 

@@ -27,6 +27,7 @@ from tasks.node.gpu_readings import CardReadings
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
 from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
+from tasks.runtime.teardown import retire
 from tasks.timing.allocation_shuffle import shuffle_allocations
 from tasks.timing.consistency_checks import CrossChecks
 from tasks.timing.gate_calibration import HELD_UP
@@ -136,14 +137,14 @@ class Timekeeper:
             if candidate.window_session is not None and candidate.timing is not None:
                 candidate.timing = replace(candidate.timing, baseline_from_cache=True)
             return
-        candidate.close()
+        retire(candidate, self.worker)
         reference = self.kernel_runs[0]
-        if reference.session is not None:
-            reference.session.set_deadline(self.budget.deadline)
+        if reference.window_session is not None:
+            reference.open_session.set_deadline(self.budget.deadline)
         with self._quiet():
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
-            alone = all(kernel_run.session is None for kernel_run in self.kernel_runs)
+            alone = all(kernel_run.session is None or kernel_run.emptied for kernel_run in self.kernel_runs)
             recheck.store(self.worker.null_window_cache, alone=alone)
         measurement = replace(measurement, windows=recheck.apply())
         if not recheck.corrected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report
+from sandbox.supervisor.session import Session
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.worker_context import WorkerContext
@@ -35,6 +37,13 @@ def kernel(source: str, kernel_type: str = "torch", **more: Any) -> dict[str, An
 
 def forward(expression: str, before: str = "") -> dict[str, Any]:
     return kernel(f"{before}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {expression}\n")
+
+
+def wait_for_end(session: Session) -> None:
+    deadline = time.monotonic() + 30
+    while session.runner.alive:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def judged(

@@ -12,7 +12,7 @@ from cuda.bindings import driver
 
 from backends.base import Target
 from backends.cuda.backend import CUBIN, PLAN
-from backends.cuda.launch import checked, load_function
+from backends.cuda.launch import checked, function_of, load_module
 from domain.fault import KernelFault
 from domain.result import Status
 from tests.backends.contracts import contract, scalar, tensor, values
@@ -185,7 +185,7 @@ def test_occupancy_is_what_the_driver_says(block: int, shared: int, body: str, t
     io = contract(IN, OUT, scalar("s", 2.5), scalar("n", 1000), grid=[4], block=[block], shared_mem=shared)
     facts = built(kernel(SCALE.replace(BODY, body), "cuda", io), tmp_path, here()).facts
     symbol = json.loads((tmp_path / PLAN).read_text())["symbol"]
-    function = load_function((tmp_path / CUBIN).read_bytes(), symbol, torch.cuda.current_device())
+    function = function_of(load_module((tmp_path / CUBIN).read_bytes(), torch.cuda.current_device()), symbol)
     resident = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, block, shared))
     assert facts["occupancy"]["blocks_per_multiprocessor"] == resident
 

@@ -175,7 +175,7 @@ def test_who_dies_while_others_have_it_quiet_stands_before_whoever_wants_it_next
 
     class Unkillable:
         alive = True
-        keep_key = None
+        stays = False
 
         def collect_output(self) -> None: ...
 

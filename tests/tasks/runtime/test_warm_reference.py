@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,13 +12,12 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report, Status
-from sandbox.supervisor.session import Session
 from tasks.evaluation.pipeline import run
+from tasks.runtime.runner_keys import reference_key
 from tasks.runtime.stream_isolation import Queues
-from tasks.runtime.warm_reference import reference_key
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
-from tests.tasks.judging import INPUTS, SOFTMAX, forward, kernel, opened
+from tests.tasks.judging import INPUTS, SOFTMAX, forward, kernel, opened, wait_for_end
 
 WARM, FRESH = "warm", "fresh"
 RIGHT, WRONG = forward("return torch.softmax(x, -1)"), forward("return torch.softmax(x, 0)")
@@ -49,13 +47,6 @@ def request(candidate: dict[str, Any], reference: str = SOFTMAX, owner: str | No
 
 def seen(report: Report) -> tuple[Status, str | None]:
     return report.outcome.status, report.device.reference_runner
-
-
-def wait_for_end(session: Session) -> None:
-    deadline = time.monotonic() + 30
-    while session.runner.alive:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_sixteen_candidates_of_one_reference_have_the_verdicts_of_fresh_ones(worker: WorkerContext) -> None:
