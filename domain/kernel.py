@@ -25,7 +25,8 @@ class KernelType(StrEnum):
 class Kernel:
     """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
 
-    `is_reference` is its role in the request, and selects the class where the source has two.
+    `is_reference` is its role in the request, and selects the class where the source has two. `case` selects the
+    keyword arguments of `get_inputs()` (`domain.case.Case.selector`); only the kernel that makes the inputs has it.
     """
 
     source_code: str
@@ -33,11 +34,12 @@ class Kernel:
     io: IOContract | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     is_reference: bool = False
+    case: dict[str, Any] | None = None
 
     @property
     def digest(self) -> str:
         """SHA-256 of the kernel: equal for all submissions of the same kernel, in either role."""
-        text = json.dumps(replace(self, is_reference=False).to_wire(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(replace(self, is_reference=False, case=None).to_wire(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
@@ -50,6 +52,7 @@ class Kernel:
             io=IOContract.from_wire(io) if io is not None else None,
             metadata=dict(wire.get("metadata") or {}),
             is_reference=wire.get("is_reference", False),
+            case=wire.get("case"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -60,4 +63,5 @@ class Kernel:
             "io": self.io.to_wire() if self.io is not None else None,
             "metadata": self.metadata,
         }
-        return wire | {"is_reference": True} if self.is_reference else wire
+        role = {"is_reference": True} if self.is_reference else {}
+        return wire | role | ({"case": self.case} if self.case is not None else {})

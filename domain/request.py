@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
+from domain.case import Case, primary
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness
@@ -50,6 +51,8 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `cases`: what the kernel is judged for; empty: once, unless the reference defines `get_cases()`. The contracts of
+      both kernels are those of the first visible case.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -77,16 +80,17 @@ class Request:
     determinism: bool = False
     determinism_seed: int | None = None
     strictness: Strictness = Strictness.TASK
+    cases: tuple[Case, ...] = ()
     owner: str | None = None
     tried: bool = False
 
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by role: the reference, if any, and the candidate."""
-        candidate = {CANDIDATE: self.kernel}
+        case = primary(self.cases).selector if self.cases else None
         if self.reference is None:
-            return candidate
-        return {REFERENCE: replace(self.reference, is_reference=True), **candidate}
+            return {CANDIDATE: replace(self.kernel, case=case)}
+        return {REFERENCE: replace(self.reference, is_reference=True, case=case), CANDIDATE: self.kernel}
 
     @property
     def processes(self) -> int:
@@ -127,6 +131,7 @@ class Request:
         tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
         tools += ["sanitize"] if self.sanitize else []
         tools += ["determinism"] if self.determinism else []
+        tools += [f"cases-{len(self.cases)}"] if self.cases else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -162,10 +167,12 @@ class Request:
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
+            cases=tuple(map(Case.from_wire, wire.get("cases", ()))),
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        cases = {"cases": [case.to_wire() for case in self.cases]} if self.cases else {}
+        return cases | {
             "kernel": self.kernel.to_wire(),
             "reference": self.reference.to_wire() if self.reference is not None else None,
             "num_trials": self.num_trials,
