@@ -15,7 +15,7 @@ class CaseResult:
     """What one case showed, as far as the job came.
 
     - `status`: PASSED, WRONG_RESULT, or how a kernel failed; None if the case was not judged.
-    - `timing`, `reference_timing`, `speedup`: None for a hidden case, and if the kernel is wrong in any case.
+    - `timing`, `reference_timing`, `speedup`: None if the case is not timed, and if the kernel is wrong in any case.
     - `checked`: whether windows of other kinds checked its time.
     """
 
@@ -35,6 +35,7 @@ class CaseResult:
         return {
             "name": self.case.name,
             "arguments": self.case.arguments,
+            "timed": self.case.timed,
             "verdict": self.status.value if self.status is not None else None,
             "message": self.message,
             "shapes": self.shapes,
@@ -64,8 +65,8 @@ class CaseResults:
         return [result for result in self.results if not result.case.hidden]
 
     @property
-    def has_hidden(self) -> bool:
-        return len(self.visible) < len(self.results)
+    def timed(self) -> list[CaseResult]:
+        return [result for result in self.results if result.case.timed]
 
     @property
     def failed(self) -> CaseResult | None:

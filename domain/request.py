@@ -52,7 +52,7 @@ class Request:
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
     - `cases`: what the kernel is judged for; empty: once, unless the reference defines `get_cases()`. The contracts of
-      both kernels are those of the first visible case.
+      both kernels are those of the first timed case.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """

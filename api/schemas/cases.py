@@ -35,10 +35,16 @@ class CasesField(Anything):
                 "maxItems": MAX_CASES,
                 "items": {
                     "type": "object",
-                    "properties": {"name": {"type": "string"}, "hidden": {"type": "boolean"}, ARGUMENTS: argument},
+                    "properties": {
+                        "name": {"type": "string"},
+                        "hidden": {"type": "boolean"},
+                        "timed": {"type": "boolean"},
+                        ARGUMENTS: argument,
+                    },
                 },
                 "description": "Keyword arguments of `get_inputs()`, and values of a contract's symbols, for which the "
-                "kernel is judged: `arguments`, or keys beside `name` and `hidden`. A hidden case is only counted.",
+                "kernel is judged: `arguments`, or keys beside the other names. A hidden case is only counted; without "
+                "`timed` one is only validated.",
             }
         )
 
@@ -67,7 +73,7 @@ class CaseContracts:
 
     @property
     def first(self) -> dict[str, Any]:
-        """The body with the contracts of the first visible case."""
+        """The body with the contracts of the first timed case."""
         if not self._symbols:
             return self._body
         case = primary(self._cases)

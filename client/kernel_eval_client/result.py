@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
+from kernel_eval_client.case_result import CaseResult
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
 from kernel_eval_client.machine_code import MachineCode
@@ -216,6 +217,17 @@ class Result:
     def sanitizer(self) -> Sanitizer | None:
         """The report of compute-sanitizer about the kernel; None if the request did not ask to `sanitize`."""
         return Sanitizer.from_wire(self.raw["kernel_exec_result"].get("sanitizer"))
+
+    @property
+    def cases(self) -> Sequence[CaseResult]:
+        """Each visible case; empty for a job without cases."""
+        return CaseResult.all_of(self.raw)
+
+    @property
+    def hidden_cases(self) -> Mapping[str, int]:
+        """`count`, `judged` and `passed` of the hidden cases; empty for a job without cases."""
+        summary: Mapping[str, Any] = self.raw.get("cases_summary") or {}
+        return summary.get("hidden") or {}
 
     @property
     def flags(self) -> Sequence[Flag]:

@@ -32,6 +32,10 @@ class Webhook(TypedDict, total=False):
     secret: str
 
 
+Cases = Sequence[Mapping[str, Any]]
+"""Sets of arguments for which one kernel is judged: `{"name", "hidden", "timed", "arguments"}` (docs/api.md#cases)."""
+
+
 class Options(TypedDict, total=False):
     """Options for judging a kernel; docs/api.md has the bounds. A missing option has the service's default."""
 
@@ -56,6 +60,7 @@ class Options(TypedDict, total=False):
     draw_on: DrawOn
     determinism: bool
     strictness: Strictness
+    cases: Cases
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Submission:
     draw_on: DrawOn | None = None
     determinism: bool | None = None
     strictness: Strictness | None = None
+    cases: Cases | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

@@ -31,15 +31,15 @@ def with_cases(report: Report, cases: JobCases, kernel_runs: Sequence[KernelRun]
         outcome = _wrong(outcome, results)
     elif outcome.comparison is not None:
         outcome = replace(outcome, comparison=_merged(results))
-    visible = results.visible
-    timings = [one.timing for one in visible if one.timing is not None]
-    references = [one.reference_timing for one in visible if one.reference_timing is not None]
-    names = [one.case.name for one in visible]
+    timed = results.timed
+    timings = [one.timing for one in timed if one.timing is not None]
+    references = [one.reference_timing for one in timed if one.reference_timing is not None]
+    names = [one.case.name for one in timed]
     report = replace(
         report,
         outcome=replace(outcome, timing=_mean(timings, names)),
         reference=replace(report.reference, timing=_mean(references, names)) if report.reference is not None else None,
-        speedup=mean_speedup([one.speedup for one in visible]) if timings else None,
+        speedup=mean_speedup([one.speedup for one in timed]) if timings else None,
         cases=results,
     )
     return _without_texts(report) if cases.hidden_began else report
@@ -69,7 +69,7 @@ def _pooled(each: Sequence[CaseResult]) -> CaseResult:
 
 
 def _mean(timings: Sequence[Timing], names: Sequence[str]) -> Timing | None:
-    """The geometric mean; None unless every visible case has a time."""
+    """The geometric mean; None unless every case to time has one."""
     return mean_timing(timings, names) if 0 < len(timings) == len(names) else None
 
 

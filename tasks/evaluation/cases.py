@@ -72,10 +72,11 @@ class JobCases:
         self._current = self._primary
         self._runs = {case.name: _CaseRun(case, self._states(case)) for case in cases}
         self._visible = [run for run in self._runs.values() if not run.case.hidden]
+        self._timed = [run for run in self._visible if run.case.timed]
         self._hidden = [run for run in self._runs.values() if run.case.hidden]
         self._secret = random.Random(secrets.randbits(64))
         self._thorough = job.request.budget.effort.thorough
-        for run in self._visible if self._thorough else [self._secret.choice(self._visible)]:
+        for run in self._timed if self._thorough else [self._secret.choice(self._timed)]:
             run.checked = True
         self._kept_bytes = 0
         for kernel_run in kernel_runs:
@@ -103,8 +104,8 @@ class JobCases:
     def plan(self) -> Plan:
         """The plan for timing each case: its share of the device time, and at `quick` fewer and shorter windows."""
         plan = Plan.of(self._job.request, is_cuda=self._job.worker.device.is_cuda)
-        if self._thorough or len(self._visible) == 1:
-            return replace(plan, device_time=plan.device_time / len(self._visible))
+        if self._thorough or len(self._timed) == 1:
+            return replace(plan, device_time=plan.device_time / len(self._timed))
         rounds = min(MIN_PAIRS, plan.num_trials)
         window = plan.window * (QUICK_WINDOW if plan.is_cuda else 1.0)  # A host's windows are noisier.
         return replace(plan, min_rounds=rounds, usual_rounds=rounds, num_trials=rounds, window=window)
@@ -119,7 +120,7 @@ class JobCases:
         return all(run.right is not False for run in self._runs.values())
 
     def judge_others(self, preparation: Preparation, primary_trials: Trials, streams: Streams) -> None:
-        """Validates and times the visible cases but the primary; without times as soon as the kernel is wrong."""
+        """Validates the visible cases but the primary, and times those to time until the kernel is wrong."""
         own = self._own
         own.inputs, own.example, own.trials = primary_trials.inputs, primary_trials.example, primary_trials
         own.shapes, own.right = own.inputs.summary["shapes"], primary_trials.right
@@ -128,7 +129,7 @@ class JobCases:
         for run in others:
             with self._entered(run):
                 self._validate(run, preparation, primary_trials, streams)
-                if self.right:
+                if self.right and run.case.timed:
                     self._time(run, streams)
                 self._release(run)
         if others:
@@ -147,7 +148,7 @@ class JobCases:
     def recheck(self, timekeeper: Timekeeper) -> None:
         """Ends the candidate, and corrects times for what it slowed: at `quick` those of one case drawn only now."""
         self._own.timekeeper = timekeeper
-        kept = [(run, run.timekeeper) for run in self._visible if run.timekeeper is not None]
+        kept = [(run, run.timekeeper) for run in self._timed if run.timekeeper is not None]
         for run, kept_timekeeper in kept if self._thorough else [self._secret.choice(kept)]:
             if kept_timekeeper is timekeeper:
                 timekeeper.recheck_without_candidate()
@@ -274,7 +275,7 @@ class JobCases:
         status = None if run.right is None else Status.PASSED if run.right else Status.WRONG_RESULT
         if candidate.fault is not None and run.case is self._current:
             status = candidate.fault.status
-        is_timed = self.right and not run.case.hidden and all(one.fault is None for one in self._kernel_runs)
+        is_timed = self.right and run.case.timed and all(one.fault is None for one in self._kernel_runs)
         return CaseResult(
             run.case,
             status,

@@ -28,7 +28,7 @@ def get_inputs(n=64, k=128):
 """
 CASES = [{"n": 64}, {"name": "odd", "n": 33}, {"name": "large", "n": 200, "k": 64}]
 REQUESTED = [
-    {"name": name, "arguments": arguments, "hidden": False}
+    {"name": name, "arguments": arguments, "hidden": False, "timed": True}
     for name, arguments in (("n=64", {"n": 64}), ("odd", {"n": 33}), ("large", {"n": 200, "k": 64}))
 ]
 WITH_CASES = f"{REFERENCE_SOURCE}\ndef get_cases():\n    return {CASES}\n"
@@ -129,13 +129,25 @@ def test_the_request_brings_cases_to_a_source_without_any(worker: WorkerContext)
     assert report.body("id")["cases_summary"]["source"] == "request"
 
 
+def test_a_case_that_is_not_timed_is_validated_and_not_part_of_the_mean(worker: WorkerContext) -> None:
+    cases = [REQUESTED[0] | {"timed": False}, *REQUESTED[1:]]
+    report = compared(worker, RIGHT, source=REFERENCE_SOURCE, cases=cases)
+    first, *others = report.body("id")["cases"]
+    assert report.outcome.timing is not None and report.outcome.status is Status.PASSED
+    assert first["verdict"] == "passed" and first["runtime_ms"] is None
+    assert report.outcome.timing.flags[0].data == {"cases": 2}
+    assert report.outcome.timing.windows == sum(case["windows"] for case in others)
+    report = compared(worker, f"if len(x) == 64: return x * 0\n        {RIGHT}", source=REFERENCE_SOURCE, cases=cases)
+    assert report.outcome.status is Status.WRONG_RESULT and "case 'n=64': " in (report.outcome.message or "")
+
+
 def test_a_kernel_alone_is_timed_for_its_own_cases(worker: WorkerContext) -> None:
     report = judged(worker, kernel(WITH_CASES), budget="quick")
     assert report.outcome.status is Status.PASSED and report.speedup is None
     assert all(case["runtime_ms"] > 0 for case in report.body("id")["cases"])
 
 
-SECRET = {"name": "secret", "arguments": {"n": 77, "k": 91}, "hidden": True}
+SECRET = {"name": "secret", "arguments": {"n": 77, "k": 91}, "hidden": True, "timed": False}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +185,7 @@ def test_all_processes_judge_the_same_cases_and_their_results_are_merged(worker:
     [
         ("[]", "has to return a list of dicts"),
         ("[3]", "has to return a list of dicts"),
-        ("[{'n': 1, 'hidden': True}]", "has hidden cases alone"),
+        ("[{'n': 1, 'hidden': True}]", "has no case to time"),
         ("[{'n': i} for i in range(40)]", "1 to 32 cases"),
         ("[{'m': 1}]", "unexpected keyword argument"),
         ("1 // 0", "ZeroDivisionError"),
