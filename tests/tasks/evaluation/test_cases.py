@@ -12,6 +12,7 @@ from api.schemas.request import read_compare, read_evaluate
 from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
+from domain.value import leaves
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
@@ -165,9 +166,9 @@ def test_a_hidden_case_is_only_counted(worker: WorkerContext, body: str, status:
     assert report.outcome.status is status
     assert len(answer["cases"]) == 3 and answer["cases_summary"]["hidden"]["count"] == 1
     assert answer["cases_summary"]["hidden"]["passed"] == passed
+    assert not any(size in leaves(answer, int) for size in (77, 91))
     text = json.dumps(answer)
-    assert "secret" not in text and "77" not in text.replace(answer["environment"]["host"], "").split('"message"')[0]
-    assert "91]" not in text and "(91" not in text and "torch.Size" not in text
+    assert not any(told in text for told in ("secret", "77, 91", "torch.Size", "n=77"))
     if status is not Status.PASSED:
         assert "hidden case" in (report.outcome.message or "")
 
