@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from domain.contract import IOContract
 from domain.draw_on import DrawOn
 from domain.kernel import Kernel, KernelType
 
@@ -76,6 +77,14 @@ class Executable(ABC):
     compiled: Sequence[str] = ()
     """Names of the extensions that had to be compiled so far while the job held the device."""
 
+    def use_case(self, kernel: Kernel) -> None:
+        """From now on calls follow the contract of `kernel`, and `own_inputs` its case; its source is not read."""
+        return
+
+    def cases(self) -> list[dict[str, Any]] | None:
+        """The source's own cases (`get_cases`): keyword arguments of `get_inputs`; None without such a function."""
+        return None
+
     @abstractmethod
     def call(self, args: list[Any]) -> Any:
         """One call on the current stream (or the host), without synchronising.
@@ -137,6 +146,18 @@ class Executable(ABC):
         Other weights of the kernel stay as they are.
         """
         return False
+
+
+class ContractLaunch(ABC):
+    """A launch by a contract, callable with the contract's arguments in order."""
+
+    @abstractmethod
+    def __call__(self, *args: Any) -> None:
+        """Launches once."""
+
+    @abstractmethod
+    def follow(self, io: IOContract) -> None:
+        """Launches by that contract from now on; its arguments have the names and roles of the first one."""
 
 
 class Backend(ABC):

@@ -22,6 +22,7 @@ from benchmarks.jobs import groups
 from benchmarks.timing import judged
 from benchmarks.timing_cases import spin
 from domain.budget import Budget
+from domain.case import Case
 from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Report
@@ -38,8 +39,8 @@ SOFTMAX = """
 class {name}(nn.Module):
     def forward(self, x):
         return torch.softmax(x, -1)
-def get_inputs():
-    return [torch.randn(1024, 1024)]
+def get_inputs(rows=1024):
+    return [torch.randn(rows, 1024)]
 """
 Function = tuple[str, int, str]
 
@@ -53,6 +54,9 @@ def main() -> int:
         "--steps", type=int, help="raw kernels of so many steps instead of softmax: 45 µs at 5000, on a GPU"
     )
     parser.add_argument("--groups", type=int, metavar="N", help="instead, N jobs of a training, by kernel type")
+    parser.add_argument(
+        "--cases", type=int, metavar="N", help="also comparisons of softmax for N cases (docs/adr/0038)"
+    )
     parser.add_argument("--functions", action="store_true", help="also what of the referee takes that, by who calls it")
     options = parser.parse_args()
     console = Terminal(columns=160)
@@ -65,10 +69,12 @@ def main() -> int:
         if options.groups:
             console.print(_group_table(group_reports(worker, options.groups)))
             return 0
-        for operation, budget in CASES:
+        for operation, budget, cases in [(*one, 0) for one in CASES] + [
+            ("compare", budget, options.cases) for budget in ("quick", "default") if options.cases
+        ]:
             profile = cProfile.Profile() if options.functions else None  # Profiling makes the referee slower.
-            reports, seconds = _jobs(worker, operation, budget, options.jobs, profile, *_kernels(options.steps))
-            held.add_row(operation, budget, *_figures(reports, seconds))
+            reports, seconds = _jobs(worker, operation, budget, options.jobs, profile, *_kernels(options.steps), cases)
+            held.add_row(f"{operation}, {cases} cases" if cases else operation, budget, *_figures(reports, seconds))
             for row in _tree(profile, options.jobs) if profile is not None else ():
                 functions.add_row(operation, budget, *row)
     finally:
@@ -120,6 +126,7 @@ def _jobs(
     profile: cProfile.Profile | None,
     kernel: dict[str, Any],
     reference: dict[str, Any],
+    cases: int,
 ) -> tuple[list[Report], list[float]]:
     effort = Budget(budget).effort
     options_of_job: dict[str, Any] = {
@@ -127,6 +134,8 @@ def _jobs(
         "num_trials": effort.num_trials,
         "target_precision": effort.target_precision,
     }
+    if cases:
+        options_of_job["cases"] = [Case(f"{rows}", {"rows": rows}).to_wire() for rows in range(1024, 1024 + cases)]
     against = reference if operation == "compare" else None
     judged(worker, kernel, against, **options_of_job)
     reports, seconds = [], []

@@ -93,6 +93,25 @@ def dimension(value: Dimension, scalars: Mapping[str, Number]) -> int:
         raise ExpressionError(str(error)) from error
 
 
+def number(text: str, values: Mapping[str, Number]) -> Number:
+    """The value of an expression in which `values` gives every name. Raises ExpressionError."""
+    try:
+        return _value(parse(text), values)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise ExpressionError(str(error)) from error
+
+
+def substituted(text: str, values: Mapping[str, Number]) -> str:
+    """The expression with numbers in place of the names in `values`; other names stay. Raises ExpressionError."""
+
+    class Substitution(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            is_function = node.id in _FUNCTIONS
+            return node if is_function or node.id not in values else ast.Constant(values[node.id])
+
+    return ast.unparse(Substitution().visit(parse(text)))
+
+
 def _value(node: ast.expr, scalars: Mapping[str, Number]) -> Number:
     match node:
         case ast.Constant(value=int() | float() as number):

@@ -28,6 +28,11 @@ class FlagCode(StrEnum):
         return member
 
     # The time: its meaning.
+    MEAN_OF_CASES = (
+        "mean_of_cases",
+        "The job has several cases: its time and its speed-up are geometric means over them.",
+        "Read `cases` for each one.",
+    )
     UPPER_BOUND = (
         "upper_bound",
         "A call is too short for a window to resolve: its time is an upper bound.",

@@ -26,7 +26,8 @@ class Kernel:
     """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
 
     `is_reference` is its role in the request, and selects the class where the source has two. `under_compile` is
-    internal: a reference that is called through torch.compile, as a baseline.
+    internal: a reference that is called through torch.compile, as a baseline. `case` selects the keyword arguments of
+    `get_inputs()` (`domain.case.Case.selector`); only the kernel that makes the inputs has it.
     """
 
     source_code: str
@@ -35,6 +36,7 @@ class Kernel:
     metadata: dict[str, Any] = field(default_factory=dict)
     is_reference: bool = False
     under_compile: bool = False
+    case: dict[str, Any] | None = None
 
     @property
     def has_host_code(self) -> bool:
@@ -44,7 +46,7 @@ class Kernel:
     @property
     def digest(self) -> str:
         """SHA-256 of the kernel: equal for all submissions of the same kernel, in either role."""
-        text = json.dumps(replace(self, is_reference=False).to_wire(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(replace(self, is_reference=False, case=None).to_wire(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
@@ -58,6 +60,7 @@ class Kernel:
             metadata=dict(wire.get("metadata") or {}),
             is_reference=wire.get("is_reference", False),
             under_compile=wire.get("under_compile", False),
+            case=wire.get("case"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -69,4 +72,5 @@ class Kernel:
             "metadata": self.metadata,
         }
         internal = {"is_reference": self.is_reference, "under_compile": self.under_compile}
-        return wire | {name: value for name, value in internal.items() if value}
+        case = {"case": self.case} if self.case is not None else {}
+        return wire | {name: value for name, value in internal.items() if value} | case

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
+from domain.case import Case, primary
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness
@@ -55,6 +56,8 @@ class Request:
     - `baselines`: forms of the reference that are timed.
     - `qualify`: say whether the candidate is fit to be merged.
     - `confirms`: internal; the earlier result that this job judges again.
+    - `cases`: what the kernel is judged for; empty: once, unless the reference defines `get_cases()`. The contracts of
+      both kernels are those of the first timed case.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -85,16 +88,17 @@ class Request:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
     qualify: bool = False
     confirms: FirstResult | None = None
+    cases: tuple[Case, ...] = ()
     owner: str | None = None
     tried: bool = False
 
     @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernels by role: the reference, if any, and the candidate."""
-        candidate = {CANDIDATE: self.kernel}
+        case = primary(self.cases).selector if self.cases else None
         if self.reference is None:
-            return candidate
-        return {REFERENCE: replace(self.reference, is_reference=True), **candidate}
+            return {CANDIDATE: replace(self.kernel, case=case)}
+        return {REFERENCE: replace(self.reference, is_reference=True, case=case), CANDIDATE: self.kernel}
 
     def confirming(self, first: FirstResult) -> Self:
         """This request again, at the budget `precise` and without what does not decide verdict and speed-up."""
@@ -164,6 +168,7 @@ class Request:
         tools += ["sanitize"] if self.sanitize else []
         tools += ["determinism"] if self.determinism else []
         tools += ["compile"] if Baseline.COMPILE in self.baselines else []
+        tools += [f"cases-{len(self.cases)}"] if self.cases else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -202,10 +207,12 @@ class Request:
             baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
             qualify=wire.get("qualify", False),
             confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
+            cases=tuple(map(Case.from_wire, wire.get("cases", ()))),
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        cases = {"cases": [case.to_wire() for case in self.cases]} if self.cases else {}
+        return cases | {
             "kernel": self.kernel.to_wire(),
             "reference": self.reference.to_wire() if self.reference is not None else None,
             "num_trials": self.num_trials,

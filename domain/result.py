@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from domain.determinism import Determinism
 from domain.flags import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
+
+if TYPE_CHECKING:
+    from domain.case_result import CaseResults
 
 CANDIDATE, REFERENCE = "candidate", "reference"
 """The sides of a job; a kernel that is judged alone is the candidate."""
@@ -247,6 +250,7 @@ class Report:
     """A finished job: the kernel's outcome, the reference's if there is one, and where it ran.
 
     - `environment`: host, device and versions, JSON-ready.
+    - `cases`: results of the job's cases; the times and the speed-up are then geometric means over the visible ones.
     - `budget`: name of the budget and the checks that it skips (`domain/budget.py`).
     - `baselines`: times of other forms of the reference, JSON-ready; empty if the request named none
       (`domain/speed/baseline.py`).
@@ -267,6 +271,7 @@ class Report:
     spent_s: float = 0.0
     built_s: float = 0.0
     device: DeviceReport = field(default_factory=DeviceReport)
+    cases: CaseResults | None = None
 
     @property
     def texts(self) -> dict[str, bytes]:
@@ -315,6 +320,8 @@ class Report:
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
             body["speedup_unavailable_reason"] = None if self.speedup else self.speedup_unavailable_reason()
+        if self.cases is not None:
+            body |= self.cases.to_dict()
         if self.budget is not None:
             body["budget"] = self.budget
         if self.baselines:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.pages import baselines, evidence, facts, words
+from api.pages.cases import cases_figure, cases_text
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
@@ -61,6 +62,10 @@ def _of_result(result: Result) -> dict[str, Any]:
         "baselines": baselines.tiles(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_text": _describe_speedup(speedup) if speedup else "",
+        "cases": result.get("cases"),
+        "cases_summary": result.get("cases_summary"),
+        "cases_figure": cases_figure(result),
+        "cases_text": cases_text(result.get("cases") or ()),
         "windows": windows,
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
         "windows_text": _describe_windows(sides) if windows else "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages import baselines, confirmation, evidence, sanitizer, words
+from api.pages.cases import in_cases
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
@@ -67,15 +68,16 @@ def of_result(result: Result) -> Verdict:
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
     tone = NEUTRAL if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
-    return Verdict(HEADLINES[status], _failed(status, kernel) + unsound.replace("But c", "C"), tone)
+    return Verdict(HEADLINES[status], _failed(status, kernel, in_cases(result)) + unsound.replace("But c", "C"), tone)
 
 
 def _passed(result: Result, kernel: Result) -> str:
     comparison, timing = kernel.get("comparison"), kernel.get("timing")
     if comparison is None:
-        right = "It compiles and runs. There was no reference, so its outputs were not checked"
+        right = f"It compiles and runs{in_cases(result)}. There was no reference, so its outputs were not checked"
     else:
-        right = f"It compiles, and its outputs are right in {words.counted(comparison['calls'], 'compared call')}"
+        calls = words.counted(comparison["calls"], "compared call")
+        right = f"It compiles, and its outputs are right in {calls}{in_cases(result)}"
         if (strict := comparison.get("strict")) and not strict["passed"]:
             right += " at the requested tolerance, though not at the strict one of its dtype"
     if not timing:
@@ -120,7 +122,7 @@ def _flag_count(result: Result) -> str:
     return " One flag qualifies this result." if flags == 1 else f" {flags} flags qualify this result."
 
 
-def _failed(status: Status, kernel: Result) -> str:
+def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
     comparison = kernel.get("comparison")
     why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
     match status:
@@ -130,7 +132,8 @@ def _failed(status: Status, kernel: Result) -> str:
             wrong, right = comparison["calls"] - comparison["calls_passed"], comparison["calls"]
             elements = words.counted(comparison["mismatch_count"], "element")
             return (
-                f"It compiles, but its outputs are wrong in {wrong} of {words.counted(right, 'compared call')}: "
+                f"It compiles, but its outputs are wrong{in_its_cases}{' (' if in_its_cases else ' in '}{wrong} of "
+                f"{words.counted(right, 'compared call')}{' there)' if in_its_cases else ''}: "
                 f"{elements} of {words.count(comparison['element_count'])} are out of tolerance. No time is reported."
             )
         case Status.REFERENCE_FAILED:

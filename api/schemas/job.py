@@ -275,6 +275,10 @@ class ResultSchema(Schema):
     speedup_unavailable_reason = fields.String(
         allow_none=True, metadata={"description": "/compare only: why there is no `speedup`, and what helps."}
     )
+    cases = fields.List(fields.Dict(), metadata={"description": "Each visible case; absent without cases."})
+    cases_summary = fields.Dict(
+        metadata={"description": "How many cases were judged and passed, of all and of hidden."}
+    )
     environment = fields.Dict()
     budget = fields.Dict(metadata={"description": "`name`, and in `skipped_checks` what that budget did not check."})
     qualification = fields.Dict(

@@ -6,6 +6,7 @@ from typing import Any
 
 from marshmallow import fields, validate
 
+from api.schemas.cases import CasesField
 from api.schemas.device_metrics import CountersField
 from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, WholeNumber, one_of
 from api.schemas.webhook import WebhookSchema
@@ -121,6 +122,7 @@ class LookingSchema(JudgingSchema):
             "its rows beside other rows and in smaller batches: the result says whether the bits are the same."
         },
     )
+    cases = CasesField()
     artifacts = Items(
         Text(validate=one_of(Form)),
         load_default=list,

@@ -7,6 +7,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate
 
+from api.schemas.cases import ALONE, COMPARED, CaseContracts
 from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
@@ -126,8 +127,9 @@ def read_evaluate(body: dict[str, Any]) -> Request:
         if "custom_kernel" in body:
             raise ValidationError({"kernel": ["is missing; a body with two kernels goes to /compare"]}, data=body)
         body = {**body, "kernel": body["ref_kernel"]}
-    data = _evaluate.load(body)
-    return _request(data["kernel"], None, data)
+    contracts = CaseContracts(body, ALONE)
+    data = _evaluate.load(contracts.first)
+    return _request(data["kernel"], None, data, contracts)
 
 
 def read_compare(body: dict[str, Any]) -> Request:
@@ -136,8 +138,9 @@ def read_compare(body: dict[str, Any]) -> Request:
         return _read_legacy(body)
     if "ref_kernel" not in body and "kernel" in body:
         body = {**body, "ref_kernel": body["kernel"]}
-    data = _compare.load(body)
-    return _request(data["custom_kernel"], data["ref_kernel"], data)
+    contracts = CaseContracts(body, COMPARED)
+    data = _compare.load(contracts.first)
+    return _request(data["custom_kernel"], data["ref_kernel"], data, contracts)
 
 
 def read_qualify(body: dict[str, Any]) -> Request:
@@ -210,7 +213,12 @@ def _operation(body: dict[str, Any]) -> Any:
     return COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
 
 
-def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dict[str, Any]) -> Request:
+def _request(
+    kernel: dict[str, Any],
+    reference: dict[str, Any] | None,
+    data: dict[str, Any],
+    contracts: CaseContracts | None = None,
+) -> Request:
     budget = Budget(data["budget"])
     # Without the field, the operator's setting applies.
     requested = data.get("device_metrics", CounterRequest.from_wire(settings().enable_device_metrics))
@@ -234,6 +242,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "determinism": data.get("determinism", False),
             "strictness": data.get("strictness", Strictness.TASK),
             "baselines": data.get("baselines", []),
+            "cases": contracts.all() if contracts is not None else [],
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
             "priority": data["priority"],

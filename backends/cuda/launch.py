@@ -15,6 +15,7 @@ from backends.cuda.launch_geometry import Geometry, geometry
 from backends.cuda.signature import Parameter, spell
 from domain.contract import IOContract
 from domain.fault import InfrastructureFault, KernelFault
+from domain.kernel import Kernel
 from domain.result import Status
 
 USUAL_STACK = 1024
@@ -54,7 +55,6 @@ class CudaExecutable(Executable):
         self.entry = f"kernel {name}"
         self._signature = name + spell(parameters)
         self._parameters = parameters
-        self._io = io
         self._module = module
         self._function = function_of(module, symbol)
         self._device = device
@@ -68,9 +68,11 @@ class CudaExecutable(Executable):
         self._pointers = (ctypes.c_void_p * max(len(parameters), 1))(
             *(start + 8 * position for position in range(len(parameters)))
         )
-        self._tensors = tuple(i for i, argument in enumerate(io.args) if argument.is_tensor)
-        self._bound = [(i, argument.value) for i, argument in enumerate(io.args) if not argument.is_tensor]
-        self._bind([argument.value for argument in io.args])
+        self._follow(io)
+
+    def use_case(self, kernel: Kernel) -> None:
+        if kernel.io is not None:
+            self._follow(kernel.io)
 
     def call(self, args: list[Any]) -> None:
         """Launches once; the contract's output arguments hold the outputs."""
@@ -103,6 +105,12 @@ class CudaExecutable(Executable):
         driver.cuCtxResetPersistingL2Cache()  # A device without such claims refuses.
         found = {"device heap or printed text": self._uses_device_runtime, "stacks of its threads": deep}
         return [name for name, is_there in found.items() if is_there]
+
+    def _follow(self, io: IOContract) -> None:
+        self._io = io
+        self._tensors = tuple(i for i, argument in enumerate(io.args) if argument.is_tensor)
+        self._bound = [(i, argument.value) for i, argument in enumerate(io.args) if not argument.is_tensor]
+        self._bind([argument.value for argument in io.args])
 
     def _bind(self, args: list[Any]) -> None:
         """Packs the scalars into the argument buffer and evaluates the launch sizes again."""

@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
+from backends.base import ALONE, Artifact, Backend, ContractLaunch, Executable, Target, Task
 from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
@@ -32,6 +32,7 @@ from backends.source.error_report import asks_for_gpu, fault, gradient_hint, rea
 from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
+from domain.case import keyword_arguments
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -189,7 +190,10 @@ class PythonExecutable(Executable):
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
         # Searched once, because the source makes as many input sets as there are calls.
-        self._get_inputs = input_maker("get_inputs", holders)
+        self._get_cases = input_maker("get_cases", holders)
+        self._case = kernel.case
+        by_case = self._case is not None or self._get_cases is not None
+        self._get_inputs = input_maker("get_inputs", holders, by_case=by_case)
         self._passed = contract_arguments(self._signature, kernel.io)
         self._borrows_arguments = kernel.io is None and self._get_inputs is None
 
@@ -203,6 +207,24 @@ class PythonExecutable(Executable):
     def _is_compile_error(self, error: Exception) -> bool:
         """Whether a compiler refused the source: it would do so on the host too, after the same time."""
         return fault(error, "", self._folder, self._target).status is Status.COMPILE_ERROR
+
+    def use_case(self, kernel: Kernel) -> None:
+        self._case = kernel.case
+        if isinstance(self._callable, ContractLaunch) and kernel.io is not None:
+            self._callable.follow(kernel.io)
+
+    def cases(self) -> list[dict[str, Any]] | None:
+        if self._get_cases is None:
+            return None
+        try:
+            seed_everything(DRY_SEED)
+            made: Any = self._get_cases()
+        except Exception as error:
+            raise fault(error, "calling get_cases()", self._folder, self._target) from error
+        if not isinstance(made, list | tuple) or not all(isinstance(case, dict) for case in made) or not made:
+            message = "get_cases() has to return a list of dicts, each with keyword arguments of get_inputs()"
+            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
+        return list(made)
 
     def resume(self) -> None:
         self._restore_rng()
@@ -241,8 +263,10 @@ class PythonExecutable(Executable):
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         try:
+            arguments = self._case_arguments() if self._get_inputs is not None else {}
             made: list[Any] | None = self._inputs_device.run(
-                lambda: self._call_maker("get_inputs", self._get_inputs, seed), is_final=self._is_compile_error
+                lambda: self._call_maker("get_inputs", self._get_inputs, seed, arguments),
+                is_final=self._is_compile_error,
             )
             self.drawn_on = self._inputs_device.used
             return made
@@ -301,13 +325,22 @@ class PythonExecutable(Executable):
         state = self._instance.state_dict(keep_vars=True)
         return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
-    def _call_maker(self, name: str, maker: Callable[[], Any] | None, seed: int) -> list[Any] | None:
+    def _case_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of `get_inputs()`: those of the case, else of the source's first one, else none."""
+        if self._case is not None and "arguments" in self._case:
+            return dict(self._case["arguments"])
+        own = self.cases()
+        return {} if own is None else keyword_arguments(own[0 if self._case is None else self._case["index"]])
+
+    def _call_maker(
+        self, name: str, maker: Callable[..., Any] | None, seed: int, arguments: Mapping[str, Any] | None = None
+    ) -> list[Any] | None:
         """Calls the source's own input maker under the seed, and moves the result to the target; None without a
         maker."""
         if maker is None:
             return None
         seed_everything(seed)
-        result = maker()
+        result = maker(**(arguments or {}))
         if result is None:
             message = f"{name}() returned None; end it with `return [...]`"
             raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)

@@ -56,12 +56,15 @@ def required_names(signature: inspect.Signature | None) -> list[str]:
     return [p.name for p in parameters if p.kind in positional and p.default is p.empty]
 
 
-def input_maker(name: str, holders: Sequence[Any]) -> Callable[[], Any] | None:
-    """The first function of that name, among the holders' attributes, that can be called without arguments."""
+def input_maker(name: str, holders: Sequence[Any], *, by_case: bool = False) -> Callable[..., Any] | None:
+    """The first function of that name, among the holders' attributes, that can be called without arguments.
+
+    With `by_case` it may also need keyword arguments, which cases give.
+    """
     for holder in holders:
         maker: Any = getattr(holder, name, None)
         signature = signature_of(maker) if callable(maker) else None
-        if signature is not None and _binds(signature, 0):
+        if signature is not None and (_binds(signature, 0) or (by_case and not isinstance(holder, type))):
             return maker  # type: ignore[no-any-return]
     return None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from triton.compiler.errors import CompilationError
 
+from backends.base import ContractLaunch
 from domain.contract import Argument, Dimension, IOContract
 from domain.expression import ExpressionError, dimension
 from domain.fault import KernelFault
@@ -93,18 +94,21 @@ def bind(kernel: Any, arguments: tuple[Argument, ...]) -> Binding:
     return Binding(tuple(positional), tuple(slots.items()))
 
 
-class TritonLaunch:
+class TritonLaunch(ContractLaunch):
     """One kernel under one contract, callable with the contract's arguments in order."""
 
     def __init__(self, name: str, kernel: Any, io: IOContract, binding: Binding) -> None:
         self.name = name
         self.autotuned = is_autotuned(kernel)
         self._kernel = kernel
-        self._io = io
         self._binding = binding
-        self._options = _options(kernel, io)
+        self.follow(io)
+
+    def follow(self, io: IOContract) -> None:
+        self._io = io
+        self._options = _options(self._kernel, io)
         self._scalars = [(i, argument.value) for i, argument in enumerate(io.args) if not argument.is_tensor]
-        self._launch = kernel[self._grid(io.scalars())]
+        self._launch = self._kernel[self._grid(io.scalars())]
 
     def __call__(self, *args: Any) -> None:
         for index, value in self._scalars:

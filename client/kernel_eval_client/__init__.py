@@ -13,6 +13,7 @@ from kernel_eval_client.builder import (
     create_uniform_spec,
     create_zeros_spec,
 )
+from kernel_eval_client.case_result import CaseResult
 from kernel_eval_client.client import Client
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, LaunchDim, TensorData, TensorInit, TensorSpec
 from kernel_eval_client.contract_from_args import contract_from
@@ -33,6 +34,7 @@ __all__ = [
     "ArgSpec",
     "Artifact",
     "AsyncClient",
+    "CaseResult",
     "Client",
     "Comparison",
     "DeviceMetrics",

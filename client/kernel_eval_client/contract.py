@@ -65,9 +65,12 @@ class TensorData:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor. `strides` are in elements, None: C-contiguous. `data` wins over `init`."""
+    """One tensor. `strides` are in elements, None: C-contiguous. `data` wins over `init`.
 
-    shape: Sequence[int] = ()
+    A size may be an expression of the symbols to which cases give values, such as `"2 * N"`.
+    """
+
+    shape: Sequence[int | str] = ()
     dtype: str = "float32"
     init: TensorInit | None = None
     data: TensorData | None = None

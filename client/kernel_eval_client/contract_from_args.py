@@ -179,9 +179,8 @@ def _bytes_of(value: Any) -> bytes:
 
 def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
     packed = base64.b64encode(zlib.compress(raw)).decode()
-    return TensorSpec(
-        spec.shape, spec.dtype, data=TensorData(packed, spec.dtype, spec.shape, "zlib"), strides=spec.strides
-    )
+    data = TensorData(packed, spec.dtype, [int(size) for size in spec.shape], "zlib")
+    return TensorSpec(spec.shape, spec.dtype, data=data, strides=spec.strides)
 
 
 def _similar_init(value: Any, dtype: str) -> TensorInit | None:

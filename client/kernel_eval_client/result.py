@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from kernel_eval_client.artifact import Artifact
 from kernel_eval_client.baseline import BaselineResult
+from kernel_eval_client.case_result import CaseResult
 from kernel_eval_client.device_metrics import DeviceMetrics
 from kernel_eval_client.flag import FIXED_OUTPUTS_PASS, Flag
 from kernel_eval_client.headroom import Headroom
@@ -238,6 +239,17 @@ class Result:
     def confirmation(self) -> Mapping[str, Any] | None:
         """Whether an earlier verdict and speed-up stand (docs/api.md, "Confirming"); None if this job confirms none."""
         return self.raw.get("confirmation")
+
+    @property
+    def cases(self) -> Sequence[CaseResult]:
+        """Each visible case; empty for a job without cases."""
+        return CaseResult.all_of(self.raw)
+
+    @property
+    def hidden_cases(self) -> Mapping[str, int]:
+        """`count`, `judged` and `passed` of the hidden cases; empty for a job without cases."""
+        summary: Mapping[str, Any] = self.raw.get("cases_summary") or {}
+        return summary.get("hidden") or {}
 
     @property
     def flags(self) -> Sequence[Flag]:

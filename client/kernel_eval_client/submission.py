@@ -33,6 +33,10 @@ class Webhook(TypedDict, total=False):
     secret: str
 
 
+Cases = Sequence[Mapping[str, Any]]
+"""Sets of arguments for which one kernel is judged: `{"name", "hidden", "timed", "arguments"}` (docs/api.md#cases)."""
+
+
 class Options(TypedDict, total=False):
     """Options for judging a kernel; docs/api.md has the bounds. A missing option has the service's default."""
 
@@ -58,6 +62,7 @@ class Options(TypedDict, total=False):
     determinism: bool
     strictness: Strictness
     baselines: Sequence[Baseline]
+    cases: Cases
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Submission:
     strictness: Strictness | None = None
     baselines: Sequence[Baseline] | None = None
     qualify: bool = False
+    cases: Cases | None = None
     label: str | None = None
     idempotency_key: str | None = None
 

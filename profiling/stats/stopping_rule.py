@@ -45,7 +45,7 @@ class Plan:
     """Rounds of one window for each kernel run, until the interval is as narrow as asked for or a budget is spent.
 
     `target_precision` is half the 95 % interval's width, relative to its middle; `num_trials` bounds the rounds.
-    `min_rounds` are always taken, and MIN_ROUNDS where they are not precise enough. `device_time` is the part of
+    `min_rounds` are always taken, and `usual_rounds` where they are not precise enough. `device_time` is the part of
     BUDGET_S that there is (1.0: all). Windows last `window` times as long as usual.
     """
 
@@ -55,6 +55,7 @@ class Plan:
     min_rounds: int = MIN_ROUNDS
     device_time: float = 1.0
     window: float = 1.0
+    usual_rounds: int = MIN_ROUNDS
 
     @classmethod
     def of(cls, request: Request, *, is_cuda: bool) -> Plan:
@@ -79,7 +80,7 @@ class Plan:
             return None
         if half_width <= self.target_precision:
             return Stop.TARGET_PRECISION
-        if rounds < MIN_ROUNDS:  # Fewer rounds are enough only if they are precise.
+        if rounds < self.usual_rounds:  # Fewer rounds are enough only if they are precise.
             return None
         if rounds >= self.num_trials:
             return Stop.NUM_TRIALS

@@ -19,6 +19,8 @@ import torch
 from backends.base import Executable, Target, Task
 from backends.registry import backend
 from domain import value as values
+from domain.case import described_case
+from domain.kernel import Kernel
 from domain.value import TensorRef
 from sandbox.isolation.clean_env import NVML_CHECK
 from sandbox.protocol import output_structure
@@ -110,6 +112,18 @@ class Runner:
         self.executable, reply = load_kernel(kernel, self.target, message, self.folder)
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         return reply
+
+    def cases(self, _: Message) -> Message:
+        """The source's own cases, for display; None without any."""
+        own = self._loaded.cases()
+        return {"op": "cases", "cases": None if own is None else list(map(described_case, own))}
+
+    def use_case(self, message: Message) -> Message:
+        """Sets the contract of the next calls, and the case of the next inputs."""
+        kernel = Kernel.from_wire(message["kernel"])
+        self._loaded.use_case(kernel)
+        self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
+        return {"op": "ok"}
 
     def unload(self, _: Message) -> Message:
         """Drops the kernel and what belongs to its job; names what is still there, which a later job could see."""

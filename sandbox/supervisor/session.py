@@ -12,6 +12,7 @@ import torch
 
 from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
+from domain.case import Case, CaseError, parse_cases
 from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
@@ -152,6 +153,21 @@ class Session:
             left_state=reply.get("left_state") is True,
             constructed_on=parse_draw_on(reply.get("constructed_on")),
         )
+
+    def cases(self) -> list[Case] | None:
+        """The source's own cases; None if it defines none."""
+        wire = self.runner.request({"op": "cases"}).get("cases")
+        if wire is None:
+            return None
+        try:
+            return [replace(case, index=index) for index, case in enumerate(parse_cases(wire))]
+        except CaseError as error:
+            at = "".join(f"[{step!r}]" for step in error.path)
+            raise KernelFault(Status.RUNTIME_ERROR, f"get_cases(){at}: {error}", compiled=True) from error
+
+    def use_case(self, kernel: Kernel) -> None:
+        """Has the runner make the inputs of that kernel's case, and call it by its contract."""
+        self.runner.request({"op": "use_case", "kernel": replace(kernel, source_code="").to_wire()})
 
     def unload(self) -> list[str]:
         """Has the runner drop its kernel, so that it can load another one; names what is left in it, by its word."""

@@ -108,6 +108,10 @@ class Trials:
         self._sample = PrecisionSample()
         self._boundary_excuses = BoundaryExcuses(kernel_runs[0], self.tolerance, self.request.matched_ratio)
 
+    def for_other_inputs(self, inputs: TrialInputs, example: dict[str, Arguments]) -> Trials:
+        """New trials of the same kernels, on inputs of another case."""
+        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice)
+
     @property
     def warnings(self) -> list[Flag]:
         """Flags of the candidate's time: ways in which its work may differ from the reference's."""

@@ -17,6 +17,7 @@ from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.inputs_summary import inputs_summary
 from tasks.correctness.weight_sync import Weights
 from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_reported_card_fault
+from tasks.evaluation.cases import JobCases
 from tasks.node.device_lease import device_lease
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
@@ -41,6 +42,7 @@ class DeviceUse:
     windows_s: float = 0.0
     card_errors: list[CardError] | CardUnavailable | None = None
     memory_arrangement: str | None = None
+    cases: JobCases | None = None
 
 
 class DeviceScope:
@@ -60,6 +62,7 @@ class DeviceScope:
         self.timekeeper: Timekeeper | None = None
         self.distributions: DistributionSummary | None = None
         self.memory_plan: MemoryPlan | None = None
+        self.cases: JobCases | None = None
 
     @contextmanager
     def hold(self, deferred: ExitStack) -> Iterator[None]:
@@ -120,6 +123,9 @@ class DeviceScope:
             windows_s = self.timekeeper.window_runner.windows_s
             self.use = replace(self.use, windows_s=windows_s, speedup=self.timekeeper.speedup)
         self.timekeeper = None
+        if self.cases is not None:
+            self.cases.release()
+            self.use = replace(self.use, cases=self.cases)
         for kernel_run in self._kernel_runs:
             kernel_run.release_device_memory()
         try:

@@ -16,6 +16,7 @@ from tasks.correctness.weight_sync import Weights
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
+from tasks.evaluation.cases import JobCases
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.robustness import check_robustness
 from tasks.runtime.job_context import JobContext
@@ -34,23 +35,27 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
     device.memory_plan = MemoryPlan(job, kernel_runs)
     with suppress(Stopped), device.memory_plan.retried():
         streams = Streams(job.queues, kernel_runs, job.budget)
-        trials = _validate(job, kernel_runs, device, device.memory_plan, streams)
-        device.timekeeper = timekeeper = Timekeeper(trials, streams)
-        if trials.right:
-            _time(job, device, timekeeper)
-        _diagnose(trials, timekeeper)
+        preparation = Preparation(job, kernel_runs, device.memory_plan)
+        trials = _validate(job, preparation, device, streams)
+        if device.cases is not None:
+            device.cases.judge_others(preparation, trials, streams)
+            device.timekeeper = timekeeper = device.cases.primary_timekeeper(trials, streams)
+        else:
+            device.timekeeper = timekeeper = Timekeeper(trials, streams)
+        if trials.right and (device.cases is None or device.cases.right):
+            _time(preparation, device, timekeeper)
+        _diagnose(trials, timekeeper, device.cases)
     device.stop_job_time()
     attribute_memory_fault(kernel_runs, job.worker)
     raise_tested_card_fault(kernel_runs, job)
 
 
-def _validate(
-    job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope, memory: MemoryPlan, streams: Streams
-) -> Trials:
+def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, streams: Streams) -> Trials:
+    kernel_runs = preparation.kernel_runs
     job.enter(Stage.LOAD)
-    preparation = Preparation(job, kernel_runs, memory)
     preparation.time_launches()  # Launch overhead must not count as a kernel's time.
     preparation.load()
+    device.cases = JobCases.of(job, kernel_runs)
     device.inputs = TrialInputs(kernel_runs[0], kernel_runs[-1], job.worker.device.name, job.secret)
     if len(kernel_runs) > 1:
         device.weights = Weights(*kernel_runs)
@@ -60,29 +65,31 @@ def _validate(
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
-    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
+    trials = Trials(job, kernel_runs, device.inputs, device.example, preparation.memory, advice)
     trials.validate()
-    _report_interim_result(job, trials)
+    _report_interim_result(job, trials, right=trials.right)
     return trials
 
 
-def _time(job: JobContext, device: DeviceScope, timekeeper: Timekeeper) -> None:
+def _time(preparation: Preparation, device: DeviceScope, timekeeper: Timekeeper) -> None:
+    job, trials, cases = preparation.job, timekeeper.rounds, device.cases
     job.enter(Stage.TIME)
     timekeeper.time()
-    trials = timekeeper.rounds
-    if trials.right and device.weights is not None:
+    if trials.right and cases is not None:
+        cases.judge_hidden(preparation, trials, timekeeper.streams)
+    if trials.right and device.weights is not None and (cases is None or cases.right):
         check_robustness(device, timekeeper, device.weights)
     trials.note_fixed_outputs()
-    _report_interim_result(job, trials)
+    _report_interim_result(job, trials, right=trials.right and (cases is None or cases.right))
 
 
-def _report_interim_result(job: JobContext, trials: Trials) -> None:
+def _report_interim_result(job: JobContext, trials: Trials, *, right: bool) -> None:
     """Report the verdict so far, unless it comes from a used process and another one will be judged again."""
-    if trials.right or not trials.candidate.earlier_jobs:
-        job.report_interim_result(trials.right)
+    if right or not trials.candidate.earlier_jobs:
+        job.report_interim_result(right)
 
 
-def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
+def _diagnose(trials: Trials, timekeeper: Timekeeper, cases: JobCases | None) -> None:
     """Questions to the runners beside verdict and times; the reference's come after the end of the candidate."""
     candidate, reference, profile = trials.candidate, trials.candidate.reference, trials.request.profile
     suspicious = timekeeper.speedup is not None and timekeeper.speedup.ratio > SUSPICIOUS
@@ -94,7 +101,9 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper) -> None:
         candidate.diagnosis.determinism = DeterminismCheck(trials, seed).run()
     if reference is not None:  # From here on the reference runs without the candidate beside it.
         retire(candidate, trials.worker)
-    if candidate.timing is not None:
+    if candidate.timing is not None and cases is not None:
+        cases.recheck(timekeeper)
+    elif candidate.timing is not None:
         timekeeper.recheck_without_candidate()
     trials.check_precision()
     if profile and reference is not None:

@@ -18,6 +18,7 @@ from domain.speed.headroom import headroom
 from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
+from tasks.evaluation.case_report import pooled_cases
 from tasks.runtime.build_stage import OFF
 from tasks.runtime.stream_isolation import Queues, initial_queues, run_until_final
 from validation.evidence.determinism import merged
@@ -43,6 +44,8 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
         request = replace(request, determinism_seed=secrets.randbits(63))
     report, queues = run_until_final(partial(run, request), initial_queues(request.kernels.values()))
     reports = [report]
+    if report.cases is not None:  # Later processes judge the same ones.
+        request = replace(request, cases=tuple(result.case for result in report.cases.results))
     lighter = replace(request, profile=False, artifacts=(), device_metrics=None, sanitize=False)
     # The second process is random: a kernel must not know in which process the check's inputs come again.
     fewest = request.processes if request.reference is None else min(request.processes, FEWEST_PAIRS)
@@ -111,6 +114,7 @@ def _merge(reports: Sequence[Report]) -> Report:
         reference=_pooled(references) if references else None,
         speedup=pooled_speedup(ratios, _timings(references), _timings(outcomes)) if references else None,
         device=_device(first, reports),
+        cases=pooled_cases([report.cases for report in reports]),
     )
 
 

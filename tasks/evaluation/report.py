@@ -11,6 +11,7 @@ from domain.result import DeviceReport, Outcome, Report, Status
 from domain.speed.headroom import headroom
 from profiling.gpu.xid_errors import summary
 from tasks.diagnostics.post_timing_checks import NOT_REACHED
+from tasks.evaluation.case_report import with_cases
 from tasks.evaluation.device_scope import DeviceUse
 from tasks.runtime.environment_report import environment
 from tasks.runtime.job_context import JobContext
@@ -30,7 +31,7 @@ def make_report(
     candidate = kernel_runs[-1]
     reference = outcome(job.request, candidate.reference, use.inputs) if candidate.reference is not None else None
     failed = reference if candidate.reference is not None and candidate.reference.fault is not None else None
-    return Report(
+    report = Report(
         outcome(job.request, candidate, use.inputs, failed),
         environment(job.worker.target),
         reference,
@@ -41,6 +42,7 @@ def make_report(
         built_s=sum(kernel_run.build.seconds for kernel_run in kernel_runs),
         device=_device(job, kernel_runs, use),
     )
+    return with_cases(report, use.cases, kernel_runs) if use.cases is not None else report
 
 
 def outcome(
@@ -122,7 +124,7 @@ def _reference_runner(reference: KernelRun) -> str:
 def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -> DeviceReport:
     held = DeviceReport(
         job.queues.held_s + use.held_s,
-        use.windows_s,
+        use.windows_s + (use.cases.windows_s if use.cases is not None else 0.0),
         memory_arrangement=use.memory_arrangement,
         reference_runner=_reference_runner(kernel_runs[0]) if job.request.reference is not None else None,
         isolation=_isolation(job, kernel_runs[-1]) if use.held_s else None,

@@ -63,6 +63,16 @@ class Diagnosis:
     determinism: Determinism | None = None
 
 
+@dataclass
+class CaseState:
+    """What a kernel run knows of one case of its job: its contract and inputs, first calls, comparison and time."""
+
+    kernel: Kernel
+    probe: Probe | None = None
+    comparison: Comparison | None = None
+    timing: Timing | None = None
+
+
 class KernelRun:
     """One kernel of a job with its runner, and what each stage recorded about it.
 
@@ -153,6 +163,14 @@ class KernelRun:
             raise Stopped from fault
         finally:
             self._spent_s += time.monotonic() - began
+
+    def enter_case(self, state: CaseState) -> CaseState:
+        """Takes the state of a case; returns the one that it replaces. The runner is not told."""
+        before = CaseState(self.kernel, self.probe, self.comparison, self.timing)
+        self.kernel, self.probe = state.kernel, state.probe
+        self.comparison, self.timing = state.comparison, state.timing
+        self._upper_bound_ms = math.inf
+        return before
 
     @property
     def estimate_ms(self) -> float:

@@ -81,15 +81,19 @@ class _Measurement:
 
 
 class Timekeeper:
-    """Times the kernels of a job after they have passed validation."""
+    """Times the kernels of a job after they have passed validation.
 
-    def __init__(self, rounds: Trials, streams: Streams) -> None:
+    `plan` replaces the request's own. Without `checked` no windows of other kinds check the time.
+    """
+
+    def __init__(self, rounds: Trials, streams: Streams, plan: Plan | None = None, *, checked: bool = True) -> None:
         self.rounds = rounds
         self.streams = streams
         self.budget = rounds.budget
         self.kernel_runs = rounds.kernel_runs
         self.worker = rounds.worker
-        self.plan = Plan.of(rounds.request, is_cuda=self.worker.device.is_cuda)
+        self.plan = plan or Plan.of(rounds.request, is_cuda=self.worker.device.is_cuda)
+        self.checked = checked
         self.window_runner = WindowRunner(rounds)
         self._streamed_for_delay, self._delayed_measurements = False, 0
         self._card = CardReadings(self.worker.card, self.worker.card_owners())
@@ -112,6 +116,11 @@ class Timekeeper:
         for kernel_run in self.kernel_runs:
             kernel_run.timing = self._concluded(kernel_run, self._rendered[kernel_run.role])
         self.speedup = self._speedup(measurement)
+
+    @property
+    def layout_bytes(self) -> int:
+        """Bytes of the layouts of its windows, which it keeps for `recheck_without_candidate`."""
+        return sum(layout.size for layout in set(self._measurement.slots.values()))
 
     def discard_times(self) -> None:
         """Discards times and speed-up: a later check found the kernel wrong, and a wrong kernel has no time."""
@@ -199,8 +208,9 @@ class Timekeeper:
                     has_time = self._time_for_as_long(began)
                     few_calls = size.check(own.setup.calls, post_release_ms(own), has_time=has_time)
                     self._check_setup_delay(own, has_time=has_time)
-                    checks.deferred_readback(slots)
-                    if self.rounds.right:
+                    if self.checked:
+                        checks.deferred_readback(slots)
+                    if self.checked and self.rounds.right:
                         checks.single_call_windows(slots)
         except GateClosed:
             return None

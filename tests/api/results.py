@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from domain.case import Case
+from domain.case_result import CaseResult, CaseResults
 from domain.flags import Flag
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 
@@ -62,6 +64,32 @@ def passed(ratio: float = 2.0, *flags: Flag, candidate: str = "c" * 64, **report
     verdict = "faster" if ratio > 1.1 else "slower" if ratio < 0.9 else "not_distinguishable"
     speedup = report.pop("speedup", Speedup(ratio, ratio * 0.9, ratio * 1.1, verdict))
     return Report(kernel, ENVIRONMENT, reference, speedup).body("id")
+
+
+def of_cases(*, wrong_in: str | None = None) -> dict[str, Any]:
+    """A comparison for three visible cases and a hidden one."""
+    results = []
+    for name, ratio in (("n=64", 1.5), ("odd", 0.8), ("large", 3.0)):
+        verdict = "faster" if ratio > 1 else "slower"
+        right = wrong_in is None
+        results.append(
+            CaseResult(
+                Case(name, {"n": 64}),
+                Status.WRONG_RESULT if name == wrong_in else Status.PASSED,
+                "Outputs are out of tolerance" if name == wrong_in else None,
+                [[64, 128]],
+                comparison(),
+                timing(0.2) if right else None,
+                timing(0.2 * ratio) if right else None,
+                Speedup(ratio, ratio * 0.9, ratio * 1.1, verdict) if right else None,
+            )
+        )
+    hidden = CaseResult(Case("secret", {"n": 77}, hidden=True, timed=False), Status.PASSED)
+    body = wrong() if wrong_in else passed(1.53)
+    for side in ("kernel_exec_result", "ref_result"):
+        if body[side]["timing"]:
+            body[side]["timing"] |= {"window_ms": [], "excluded_windows": []}
+    return body | CaseResults((*results, hidden)).to_dict()
 
 
 def evaluated(**more: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,15 @@ def test_the_command_line_asks() -> None:
     assert asked("--device-metrics", "--sanitize") == {"device_metrics": "basic", "sanitize": True}
     assert asked("--draw-on", "host") == {"draw_on": "host"}
     assert asked("--determinism") == {"determinism": True}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write('[{"n": 33}]')
+        file.flush()
+        assert asked("--cases", file.name) == {"cases": [{"n": 33}]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write('{"n": 33}')
+        file.flush()
+        with pytest.raises(errors.CallerError, match="no JSON list of cases"):
+            asked("--cases", file.name)
     assert asked("--strictness", "robust") == {"strictness": "robust"}
     assert asked("--device-metrics", "full") == {"device_metrics": "full"}
     named = ("--metric", "a__b.sum", "--metric", "c__d.avg")

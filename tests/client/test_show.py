@@ -53,6 +53,26 @@ def test_a_problem_that_fixed_outputs_pass_is_listed_and_its_speed_up_says_nothi
     assert "1.23x (1.10 to 1.40), says nothing" in verdict and "weak zeros would pass" in verdict
 
 
+def test_each_case_has_a_line_and_hidden_ones_are_counted() -> None:
+    ratio = {"ratio": 1.234, "ci_low": 1.1, "ci_high": 1.4, "verdict": "faster"}
+    cases = [
+        {"name": "n=64", "verdict": "passed", "runtime_ms": 0.25, "ref_runtime_ms": 0.3, "speedup": ratio},
+        {"name": "odd", "verdict": "wrong_result", "runtime_ms": None, "mismatch": {"index": [0]}},
+        {"name": "large", "verdict": None, "runtime_ms": None},
+    ]
+    summary = {"count": 5, "passed": 2, "judged": 3, "hidden": {"count": 2, "passed": 1, "judged": 1}}
+    result = dataclasses.replace(result_of("passed", FASTER), raw={"cases": cases, "cases_summary": summary})
+    assert [case.speedup for case in result.cases] == [FASTER, None, None]
+    assert result.cases[1].mismatch == {"index": [0]}
+    lines = [line.split() for line in printed(200, (show.cases, result)).splitlines()]
+    assert lines[1:] == [
+        ["n=64", "passed", "250", "µs", "1.23x", "(1.10", "to", "1.40)"],
+        ["odd", "wrong_result", "–", "–"],
+        ["large", "not", "judged", "–", "–"],
+        ["1", "of", "2", "hidden", "cases", "passed"],
+    ]
+
+
 def test_a_reference_that_failed_says_how_in_a_table() -> None:
     told = (
         "validation was skipped: the reference failed (compile_error): importing the source: NameError: name 'boom' is"

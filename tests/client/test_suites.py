@@ -105,19 +105,34 @@ def test_a_folder_without_problems(tmp_path: Path, folder: str, message: str) ->
         read(tmp_path / folder)
 
 
-def test_a_gpu_mode_task_becomes_a_problem_for_each_test_and_benchmark(tmp_path: Path) -> None:
-    problems = read(gpu_mode_task(tmp_path))
-    assert [(each.name, each.timed) for each in problems] == [
-        ("add/test_0", False),
-        ("add/test_1", False),
-        ("add/benchmark_0", True),
+def test_a_gpu_mode_task_becomes_a_problem_with_its_tests_and_benchmarks_as_cases(tmp_path: Path) -> None:
+    (problem,) = read(gpu_mode_task(tmp_path))
+    assert (problem.name, problem.timed) == ("add", True)
+    cases = problem.options["cases"]
+    assert [(case["name"], case["timed"]) for case in cases] == [
+        ("benchmark_0", True),
+        ("test_0", False),
+        ("test_1", False),
     ]
-    assert problems[0].options == {"atol": 1e-4, "rtol": 1e-3}
-    assert [each.label for each in problems[0].candidates] == ["submission", "wrong"]
-    source = problems[2].candidates[0].kernel
+    assert all({"size", "seed"} <= case["arguments"].keys() for case in cases)
+    assert {**problem.options, "cases": None} == {"atol": 1e-4, "rtol": 1e-3, "cases": None}
+    assert [each.label for each in problem.candidates] == ["submission", "wrong"]
+    source = problem.candidates[0].kernel
     assert source is not None and source.metadata == {"function_name": "kernel_eval_entry"}
-    first = problems[2].reference.source_code.splitlines() if problems[2].reference else []
+    first = problem.reference.source_code.splitlines() if problem.reference else []
     assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
+
+
+def test_a_gpu_mode_task_of_many_cases_becomes_several_problems(tmp_path: Path) -> None:
+    folder = gpu_mode_task(tmp_path)
+    tests = "".join(f"  - {{size: {size}, seed: 1}}\n" for size in range(1, 34))
+    (folder / "add" / "task.yml").write_text(f"lang: py\ntests:\n{tests}")
+    problems = read(folder)
+    assert [(each.name, each.timed, len(each.options["cases"])) for each in problems] == [
+        ("add/part_0", False, 32),
+        ("add/part_1", False, 1),
+    ]
+    assert all(case["timed"] for each in problems for case in each.options["cases"])  # A job has to time one.
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from kernel_eval_client.cli.source import read_cases
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.submission import Options
 
@@ -16,4 +17,6 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         if named["device_metrics"] == "full":
             raise CallerError("--metric adds to the basic metrics: leave out `--device-metrics full`, or --metric")
         named["device_metrics"] = metrics
+    if named["cases"] is not None:
+        named["cases"] = read_cases(named["cases"])
     return {name: value for name, value in named.items() if value is not None}

@@ -48,6 +48,8 @@ def result(console: Terminal, name: str, source: str, verdict: Result, *, verbos
         console.say((f"  {title:<9} ", DIM), text)
     for flag in verdict.flags:
         console.say(("  flag      ", "yellow"), str(flag))
+    if verdict.cases:
+        cases(console, verdict)
     if verdict.error:
         _failure(console, verdict.error, source, verbose=verbose)
     if (checked := verdict.sanitizer) is not None:
@@ -61,6 +63,18 @@ def result(console: Terminal, name: str, source: str, verdict: Result, *, verbos
     if verbose and kernel.output:
         console.say("  printed:", style=DIM)
         console.block(kernel.output, DIM)
+
+
+def cases(console: Terminal, result: Result) -> None:
+    """Prints a line for each visible case, and how many hidden ones passed."""
+    table = Grid("  case", "verdict", "time", "speed-up")
+    table.header_style = DIM
+    for case in result.cases:
+        time_text = milliseconds(case.runtime_ms)
+        table.add_row(f"  {first_line(case.name)}", case.verdict or "not judged", time_text, speedup(case.speedup))
+    console.table(table)
+    if result.hidden_cases.get("count"):
+        console.say("  {passed} of {count} hidden cases passed".format(**result.hidden_cases), style=DIM)
 
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:

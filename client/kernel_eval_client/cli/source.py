@@ -63,6 +63,14 @@ def read_submission(path: Path, choices: Choices, reference: Kernel | None = Non
     return Submission.from_dict({**body, "label": str(path)})
 
 
+def read_cases(path: Path) -> list[dict[str, Any]]:
+    """The list of cases in a JSON file. Raises CallerError for another file; the service checks the cases."""
+    wire = _json(path)
+    if not isinstance(wire, list):
+        raise CallerError(f'{path} holds no JSON list of cases, such as [{{"name": "odd", "arguments": {{"n": 33}}}}]')
+    return wire
+
+
 @dataclass(frozen=True)
 class Folder:
     """The content of a folder: submissions, and by file name the reasons for skipped and for unreadable files."""

@@ -1,8 +1,8 @@
 """Tasks of GPU MODE's layout: a folder with `task.yml`, a `reference.py` and submissions that define `custom_kernel`.
 
-Each test and each benchmark of a task becomes a problem. The reference's `generate_input` draws the inputs, with a new
-seed for each input set. The service never runs its `check_implementation`: the tolerances in it become options of the
-problem. A task whose check is more than an element-wise comparison cannot be converted.
+A task becomes a problem, with its tests and benchmarks as cases. The reference's `generate_input` draws the inputs,
+with a new seed for each input set. The service never runs its `check_implementation`: the tolerances in it become
+options of the problem. A task whose check is more than an element-wise comparison cannot be converted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from kernel_eval_client.text_file import read_text
 
 TASK = "task.yml"
 SUBMISSION = "@SUBMISSION@"
+MAX_CASES = 32
+"""Maximum number of cases of a job (docs/api.md)."""
 _CLASS = re.compile(r"^class |\bnamedtuple\(", re.MULTILINE)
 _IMPORTS_REFERENCE = re.compile(rf"^\s*(?:from|import) {REFERENCE}\b", re.MULTILINE)
 """A submission gets the reference as a module if it imports it, or if the inputs may be objects of its classes."""
 
 
 def read_problems(folder: Path, candidates: Path | None = None) -> Iterator[Problem]:
-    """Yields a problem for each test and benchmark of each task. Raises CallerError for a file that it cannot read."""
+    """Yields a problem for each task, several where it has more than MAX_CASES cases.
+
+    Raises CallerError for a file that it cannot read.
+    """
     for path in sorted(folder.rglob(TASK)):
         task = _read_task(path)
         title = path.parent.relative_to(folder).as_posix()
@@ -40,16 +45,13 @@ def _problems(
     folder: Path, title: str, task: Mapping[str, Any], folder_of_candidates: Path | None
 ) -> Iterator[Problem]:
     description = str(task.get("description") or "").strip().partition("\n")[0]
-    cases = [
-        (kind, number, case) for kind in ("tests", "benchmarks") for number, case in enumerate(task.get(kind) or ())
-    ]
+    cases = _cases(task)
     try:
         modules = _modules(folder, task)
         source = read_text(folder / "reference.py")
         tolerances = read_tolerances(source)
     except NotConvertible as error:
-        for kind, number, _ in cases or [("tests", 0, {})]:
-            yield Problem(f"{title}/{kind[:-1]}_{number}", None, about=description, refused=str(error))
+        yield Problem(title, None, about=description, refused=str(error))
         return
     candidates = []
     for label, text in _submissions(folder, title, folder_of_candidates):
@@ -58,11 +60,22 @@ def _problems(
         candidates.append(
             Candidate(label, _kernel(with_prelude(line, text) + entry("custom_kernel"), guess_type(text)))
         )
-    for kind, number, case in cases:
-        reference_source = with_prelude(prelude(modules), source) + inputs(case) + entry("ref_kernel")
-        reference = _kernel(reference_source, KernelType.TORCH)
-        name = f"{title}/{kind[:-1]}_{number}"
-        yield Problem(name, reference, candidates, None, description, kind == "benchmarks", None, tolerances)
+    reference = _kernel(with_prelude(prelude(modules), source) + inputs() + entry("ref_kernel"), KernelType.TORCH)
+    for start in range(0, len(cases), MAX_CASES):
+        part = cases[start : start + MAX_CASES]
+        is_timed = any(case["timed"] for case in part)
+        name = title if len(cases) <= MAX_CASES else f"{title}/part_{start // MAX_CASES}"
+        options = {**tolerances, "cases": part if is_timed else [{**case, "timed": True} for case in part]}
+        yield Problem(name, reference, candidates, None, description, is_timed, None, options)
+
+
+def _cases(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The benchmarks, which are timed, and the tests, which are not, as cases of a job."""
+    return [
+        {"name": f"{kind[:-1]}_{number}", "timed": kind == "benchmarks", "arguments": dict(case)}
+        for kind in ("benchmarks", "tests")
+        for number, case in enumerate(task.get(kind) or ())
+    ]
 
 
 def _kernel(source: str, kernel_type: KernelType) -> Kernel:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 ENTRY = "kernel_eval_entry"
 REFERENCE = "reference"
 """The module name under which a submission imports the reference."""
@@ -64,7 +61,7 @@ this code constructs them again."""
 
 _GET_INPUTS = """
 
-def get_inputs():
+def get_inputs(**arguments):
     import dataclasses as _dataclasses
     import torch as _torch
 
@@ -102,7 +99,9 @@ def get_inputs():
     try:
         for name, make in allocators.items():
             setattr(_torch, name, recording(name.removesuffix("_like"), make))
-        return [encode(generate_input(**{%s}))]
+        if "seed" in arguments:
+            arguments["seed"] = int(_torch.randint(1 << 31, (), device="cpu"))
+        return [encode(generate_input(**arguments))]
     finally:
         for name, make in allocators.items():
             setattr(_torch, name, make)
@@ -115,8 +114,9 @@ def entry(function: str) -> str:
     return _ENTRY_SOURCE % function
 
 
-def inputs(case: Mapping[str, Any]) -> str:
-    """The source of `get_inputs` for one case. Each call draws a new seed; the task's own would repeat one set."""
-    arguments = ", ".join(f"{name!r}: {value!r}" for name, value in case.items() if name != "seed")
-    seed = "'seed': int(_torch.randint(1 << 31, (), device='cpu'))" if "seed" in case else ""
-    return _GET_INPUTS % (REFERENCE, ", ".join(filter(None, (arguments, seed))))
+def inputs() -> str:
+    """The source of `get_inputs`, which takes a case's arguments.
+
+    Each call draws a new seed where the case has one; the task's own would repeat one set.
+    """
+    return _GET_INPUTS % REFERENCE

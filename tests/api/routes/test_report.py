@@ -124,6 +124,23 @@ def test_every_kind_of_speedup(client: FlaskClient, records: JobStore, speedup: 
     assert says in report(client, completed(client, records, results.passed(speedup=speedup))).text
 
 
+def test_each_case_has_a_row_and_a_place_in_the_drawing(client: FlaskClient, records: JobStore) -> None:
+    job_id = completed(client, records, results.of_cases())
+    page = report(client, job_id)
+    assert "its outputs are right in 208 compared calls in all 4 cases." in page.text
+    assert "4 of 4 passed, 1 of 1 hidden ones." in page.text and "secret" not in page.text
+    assert "Ratios: n=64: 1.50; odd: 0.800; large: 3.00; 1 is as fast as the reference." in page.text
+    assert sum(circle["class"] == "point" and circle["r"] == "4" for circle in page.those("circle")) == 3
+    assert [case["name"] for case in client.get(f"/job/{job_id}").json["result"]["cases"]] == ["n=64", "odd", "large"]
+
+
+def test_a_wrong_case_is_named(client: FlaskClient, records: JobStore) -> None:
+    page = report(client, completed(client, records, results.of_cases(wrong_in="odd")))
+    told = "its outputs are wrong in 1 of 4 cases, first in 'odd' (5 of 5 compared calls there): 61,039 elements"
+    assert told in page.text
+    assert "3 of 4 passed" in page.text
+
+
 def test_one_kernel_alone(client: FlaskClient, records: JobStore) -> None:
     page = report(client, completed(client, records, results.evaluated()))
     assert "There was no reference, so its outputs were not checked. A call takes 500 µs" in page.text

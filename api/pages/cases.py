@@ -1,0 +1,88 @@
+"""Lists the cases of a job, and draws their speed-ups on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from api.pages import words
+from api.pages.axis import Axis, Mark
+from api.pages.speedup import LEFT, RIGHT, SpeedupFigure, speedup_figure
+from domain.result import Status
+
+ROW, TOP = 34.0, 22.0
+"""Height of a case in the drawing, and of what stands above the first."""
+MAX_NAME = 60
+
+Case = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """A case in the drawing, `y` its middle."""
+
+    name: str
+    y: float
+    speedup: SpeedupFigure
+
+
+@dataclass(frozen=True)
+class CasesFigure:
+    """The speed-ups of all timed cases; `mean` is the place of their geometric mean."""
+
+    rows: list[CaseRow]
+    height: float
+    axis_y: float
+    one: float
+    mean: float | None
+    marks: list[Mark]
+
+
+def cases_figure(result: Mapping[str, Any]) -> CasesFigure | None:
+    """The drawing; None unless several cases have a speed-up."""
+    timed = [case for case in result.get("cases") or () if case.get("speedup")]
+    drawn = [(case, figure) for case in timed if (figure := speedup_figure(case["speedup"])) is not None]
+    if len(drawn) < 2:
+        return None
+    ends = [end for case, _ in drawn for end in _ends(case["speedup"])]
+    axis = Axis.over([*ends, 0.9, 1.1], LEFT, RIGHT, powers=True)
+    rows = [
+        CaseRow(case["name"][:MAX_NAME], TOP + ROW * number + 22, _placed(figure, case["speedup"], axis))
+        for number, (case, figure) in enumerate(drawn)
+    ]
+    axis_y = TOP + ROW * len(rows) + 8
+    mean = (result.get("speedup") or {}).get("ratio")
+    return CasesFigure(rows, axis_y + 24, axis_y, axis.place(1.0), axis.place(mean) if mean else None, axis.marks(5))
+
+
+def cases_text(cases: Sequence[Case]) -> str:
+    """The drawing in words."""
+    ratios = [f"{case['name']}: {words.figure(case['speedup']['ratio'])}" for case in cases if case.get("speedup")]
+    return f"Ratios: {'; '.join(ratios)}; 1 is as fast as the reference."
+
+
+def in_cases(result: Mapping[str, Any]) -> str:
+    """What a sentence about the outputs says of a job's cases; empty without any."""
+    summary = result.get("cases_summary")
+    if not summary:
+        return ""
+    wrong = [case["name"] for case in result["cases"] if case["verdict"] == Status.WRONG_RESULT]
+    if wrong:
+        return f" in {len(wrong)} of {summary['count']} cases, first in {wrong[0]!r}"
+    return f" in {'all ' if summary['passed'] == summary['count'] else ''}{words.counted(summary['passed'], 'case')}"
+
+
+def _ends(speedup: Mapping[str, Any]) -> list[float]:
+    ratio, low, high = (speedup.get(name) for name in ("ratio", "ci_low", "ci_high"))
+    return [float(ratio or 1.0), float(low or ratio or 1.0), float(high if high is not None else ratio or 1.0)]
+
+
+def _placed(figure: SpeedupFigure, speedup: Mapping[str, Any], axis: Axis) -> SpeedupFigure:
+    """The case's figure with its positions on the axis of all cases."""
+    ratio, low, high = _ends(speedup)
+    low_at = axis.start if figure.open_low else axis.place(low)
+    high_at = axis.end if figure.open_high else axis.place(high)
+    return SpeedupFigure(
+        low_at, axis.place(ratio), high_at, axis.place(1.0), "middle", [], figure.open_low, figure.open_high
+    )

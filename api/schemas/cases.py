@@ -1,0 +1,235 @@
+"""The field `cases`, and contracts with symbols, to which each case gives values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from marshmallow import ValidationError
+
+from api.schemas.fields import Anything
+from api.schemas.kernel import KernelSchema
+from api.schemas.launch import AXES
+from domain import expression
+from domain.case import ARGUMENTS, MAX_CASES, Case, CaseError, parse_cases, primary
+from domain.contract import IOContract
+from domain.expression import ExpressionError, Number
+from domain.result import CANDIDATE, REFERENCE
+
+ALONE, COMPARED = {"kernel": CANDIDATE}, {"ref_kernel": REFERENCE, "custom_kernel": CANDIDATE}
+"""The kernels of a body of /evaluate and of /compare, with their roles; the first makes the inputs."""
+HIDDEN_CODE = "cannot be returned beside hidden cases: compiled code shows what it was compiled for"
+Path = tuple[int | str, ...]
+
+
+class CasesField(Anything):
+    """The cases of a request, parsed."""
+
+    def __init__(self) -> None:
+        argument = {"type": "object", "additionalProperties": True}
+        super().__init__(
+            metadata={
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MAX_CASES,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"},
+                        "hidden": {"type": "boolean"},
+                        "timed": {"type": "boolean"},
+                        ARGUMENTS: argument,
+                    },
+                },
+                "description": "Keyword arguments of `get_inputs()`, and values of a contract's symbols, for which the "
+                "kernel is judged: `arguments`, or keys beside the other names. A hidden case is only counted; without "
+                "`timed` one is only validated.",
+            }
+        )
+
+    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Case]:
+        try:
+            return parse_cases(value)
+        except CaseError as error:
+            raise ValidationError(_at(error.path, str(error))) from error
+
+
+class CaseContracts:
+    """The contracts of one body for each of its cases. Raises ValidationError for a body with invalid cases.
+
+    A body without cases stays as it is: a symbol in it is no number, and the schema says so.
+    """
+
+    def __init__(self, body: dict[str, Any], roles: Mapping[str, str]) -> None:
+        self._body = body
+        self._roles = roles
+        self._cases = [] if body.get("cases") is None else self._parsed(body["cases"])
+        if body.get("artifacts") and any(case.hidden for case in self._cases):
+            raise ValidationError(HIDDEN_CODE, "artifacts")
+        kernels = {name: body[name] for name in roles if self._cases and isinstance(body.get(name), dict)}
+        self._symbols = {name: symbols for name, kernel in kernels.items() if (symbols := _symbols(kernel.get("io")))}
+        self._check_arguments(kernels.get(next(iter(roles)), {}))
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """The body with the contracts of the first timed case."""
+        if not self._symbols:
+            return self._body
+        case = primary(self._cases)
+        contracts = {name: self._contract(name, case, (name, "io")) for name in self._symbols}
+        return self._body | {name: self._body[name] | {"io": io} for name, io in contracts.items()}
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every case in wire form, with its contracts checked as if it were the only one."""
+        return [replace(case, contracts=self._checked(place, case)).to_wire() for place, case in enumerate(self._cases)]
+
+    def _checked(self, place: int, case: Case) -> dict[str, IOContract]:
+        contracts = {}
+        for name in self._symbols:
+            io = self._contract(name, case, ("cases", place, name, "io"))
+            try:
+                loaded = KernelSchema().load(self._body[name] | {"io": io})
+            except ValidationError as error:
+                raise ValidationError({"cases": {place: {name: error.messages}}}) from error
+            contracts[self._roles[name]] = IOContract.from_wire(loaded["io"])
+        return contracts
+
+    def _contract(self, name: str, case: Case, path: Path) -> dict[str, Any]:
+        return _with_values(self._body[name]["io"], _numbers(case), path)
+
+    @staticmethod
+    def _parsed(wire: Any) -> list[Case]:
+        try:
+            return parse_cases(wire)
+        except CaseError as error:
+            raise ValidationError(_at(("cases", *error.path), str(error))) from error
+
+    def _check_arguments(self, owner: dict[str, Any]) -> None:
+        """Checks that cases give every symbol a number, and, where a contract makes the inputs, nothing else."""
+        wanted = set().union(*self._symbols.values()) if self._symbols else set()
+        has_contract = isinstance(owner.get("io"), dict) and bool(owner["io"].get("args"))
+        for place, case in enumerate(self._cases):
+            wire = self._body["cases"][place]
+            path: Path = ("cases", place, *([ARGUMENTS] if ARGUMENTS in wire else []))
+            for symbol in sorted(wanted):
+                if symbol not in case.arguments:
+                    raise ValidationError(_at((*path, symbol), "is missing; a contract names this symbol"))
+                if symbol not in _numbers(case):
+                    raise ValidationError(_at((*path, symbol), "must be a number; a contract names this symbol"))
+            used = wanted | self._launch_names()
+            unused = next((key for key in case.arguments if has_contract and key not in used), None)
+            if unused is not None:
+                message = 'no contract names this symbol: write it in a shape or a value, as in "shape": ["N", 64]'
+                raise ValidationError(_at((*path, unused), message))
+
+    def _launch_names(self) -> set[str]:
+        names: set[str] = set()
+
+        def note(text: str) -> str:
+            names.update(_names(text))
+            return text
+
+        for name in self._symbols:
+            _each_dimension(self._body[name]["io"].get("launch"), note)
+        return names
+
+
+def _at(path: Path, message: str) -> Any:
+    messages: Any = [message]
+    for step in reversed(path):
+        messages = {step: messages}
+    return messages
+
+
+def _numbers(case: Case) -> dict[str, Number]:
+    return {
+        name: value
+        for name, value in case.arguments.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Whether it is an expression, and no number in a string."""
+    return isinstance(value, str) and bool(_names(value))
+
+
+def _names(text: str) -> set[str]:
+    try:
+        return expression.names(text)
+    except ExpressionError:
+        return set()
+
+
+def _arguments(io: Any) -> list[dict[str, Any]]:
+    args = io.get("args") if isinstance(io, dict) else None
+    return args if isinstance(args, list) and all(isinstance(argument, dict) for argument in args) else []
+
+
+def _symbols(io: Any) -> set[str]:
+    """The names in the shapes, strides and values of an unchecked contract."""
+    texts = []
+    for argument in _arguments(io):
+        spec = argument.get("tensor_spec")
+        for sizes in (spec.get("shape"), spec.get("strides")) if isinstance(spec, dict) else ():
+            texts += sizes if isinstance(sizes, list) else []
+        if argument.get("type") in ("int", "float"):
+            texts.append(argument.get("value"))
+    return {name for text in texts if _is_symbolic(text) for name in _names(text)}
+
+
+def _with_values(io: dict[str, Any], values: Mapping[str, Number], path: Path) -> dict[str, Any]:
+    """The contract with numbers in place of symbols; a launch keeps the names of arguments. Raises ValidationError."""
+
+    def value(text: Any, *steps: int | str) -> Any:
+        if not _is_symbolic(text):
+            return text
+        try:
+            return expression.number(text, values)
+        except ExpressionError as error:
+            raise ValidationError(_at((*path, *steps), str(error))) from error
+
+    args = []
+    for place, argument in enumerate(_arguments(io)):
+        spec, at = argument.get("tensor_spec"), ("args", place)
+        if isinstance(spec, dict):
+            if spec.get("data") is not None:
+                message = "is fixed, and cases change the contract; have the content drawn (`init`)"
+                raise ValidationError(_at((*path, *at, "tensor_spec", "data"), message))
+            sizes = {
+                key: [value(size, *at, "tensor_spec", key, axis) for axis, size in enumerate(spec[key])]
+                for key in ("shape", "strides")
+                if isinstance(spec.get(key), list)
+            }
+            argument = argument | {"tensor_spec": spec | sizes}
+        if argument.get("type") in ("int", "float"):
+            name = str(argument.get("name"))
+            argument = argument | ({"value": value(argument["value"], *at, "value")} if "value" in argument else {})
+            if name in values and argument.get("value") != values[name]:
+                message = f'is also a symbol of the cases, with another value; write "value": "{name}"'
+                raise ValidationError(_at((*path, *at, "value"), message))
+        args.append(argument)
+    launch = _each_dimension(
+        io.get("launch"), lambda text: expression.substituted(text, values) if _names(text) else text
+    )
+    return io | {"args": args} | ({"launch": launch} if launch is not None else {})
+
+
+def _each_dimension(launch: Any, change: Callable[[str], Any]) -> Any:
+    """The launch with each expression of its grid, block and shared memory changed, in any of their forms."""
+    if not isinstance(launch, dict):
+        return launch
+
+    def changed(wire: Any) -> Any:
+        match wire:
+            case str():
+                return change(wire)
+            case list():
+                return [changed(one) for one in wire]
+            case dict():
+                return {axis: changed(one) if axis in AXES else one for axis, one in wire.items()}
+        return wire
+
+    sized = ("grid", "block", "shared_mem")
+    return {name: changed(wire) if name in sized else wire for name, wire in launch.items()}
