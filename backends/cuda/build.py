@@ -60,7 +60,7 @@ class Attempt:
     @property
     def device_runtime(self) -> bool:
         """Whether it calls functions of the driver (malloc, printf, assert), whose memory outlives the module."""
-        return re.search(r"\.extern\s+\.func\b", self.compilation.ptx) is not None
+        return re.search(r"\.extern\b(?!\s+\.shared\b)", self.compilation.ptx) is not None
 
 
 class Build:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from backends.base import Artifact, Target
 from backends.cuda.argument_packing import pack_word
+from backends.cuda.backend import PLAN
 from backends.cuda.launch_geometry import default_shared_bytes, geometry
 from backends.cuda.signature import Parameter
 from domain.contract import IOContract
@@ -281,3 +283,22 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
 )
 def test_a_source_that_is_no_kernel_says_what_to_send(source: str, says: str, tmp_path: Path) -> None:
     assert says in fault_of(source, tmp_path).message
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("", False),
+        ("if (n < 0) y = (float*)malloc(8);", True),
+        ('printf("%d", n);', True),
+        ("assert(n > 0);", True),
+        ("extern __shared__ float dynamic[]; dynamic[0] = s;", False),
+        ('asm(".extern /* */ .func (.reg .b32 r) vprintf (.reg .b64 a, .reg .b64 b);");', True),
+        ('asm(".extern .func (.reg .b32 r) vprintf (.reg .b64 a, .reg .b64 b);");', True),
+    ],
+)
+def test_a_build_tells_functions_of_the_driver_whose_memory_outlives_the_kernel(
+    tmp_path: Path, statement: str, found: bool
+) -> None:
+    built_cuda("#include <cassert>\n" + SCALE.replace(BODY, "{ " + statement + BODY + " }"), tmp_path)
+    assert json.loads((tmp_path / PLAN).read_text())["device_runtime"] is found

@@ -18,6 +18,7 @@ from domain.job import Stage
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Report, Status
+from profiling.gpu.timing_device import Device
 from tasks.evaluation.pipeline import run
 from tasks.node.idle_processes import IdleProcesses
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -216,3 +217,12 @@ def test_by_default_each_candidate_has_a_process_of_its_own(monkeypatch: pytest.
     with own_worker() as usual:
         assert [seen(judged(usual)) for _ in range(2)] == [(Status.PASSED, FRESH)] * 2
         assert usual.used_candidate.warm is None
+
+
+def test_no_process_is_used_again_where_kernels_reach_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kernel, "has_host_code", False)
+    monkeypatch.setattr(Device, "reaches_host_memory", True)
+    monkeypatch.setenv("CONTEXT_REUSES", "3")
+    with own_worker() as exposed:
+        assert [seen(judged(exposed)) for _ in range(2)] == [(Status.PASSED, FRESH)] * 2
+        assert not exposed.used_candidate.enabled

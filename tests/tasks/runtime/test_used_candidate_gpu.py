@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +38,8 @@ def opened() -> Iterator[WorkerContext]:
 
 
 @pytest.fixture
-def worker(opened: WorkerContext) -> Iterator[WorkerContext]:
+def worker(opened: WorkerContext, caplog: pytest.LogCaptureFixture) -> Iterator[WorkerContext]:
+    caplog.set_level(logging.INFO)  # The log says why a context was not kept.
     # Also where kernels reach the host's memory, and the service would use no context twice.
     print("kernels reach their process's host memory:", opened.device.reaches_host_memory)
     opened.used_candidate.max_jobs = JOBS
