@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from domain.draw_on import DrawOn
+from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.result import Status
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Executable(ABC):
     def call_double(self, args: list[Any]) -> Any:
         """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
         return None
+
+    def differentiable(self, args: list[Any]) -> dict[str, list[Any]]:
+        """The fields of the GradientPlan that a call's backward fulfils. Raises KernelFault where there is none."""
+        raise KernelFault(Status.UNSUPPORTED, f"{self.entry} has no gradients: only Python sources have them")
 
     def init_inputs(self) -> list[Any] | None:
         """Constructor arguments from the source itself (`get_init_inputs`); None without such a function."""

@@ -50,6 +50,7 @@ class Request:
     - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
     - `determinism`: check that the candidate gives the same bits for the same inputs.
     - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
+    - `gradients`: compare and time the backward too.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -76,6 +77,7 @@ class Request:
     draw_on: DrawOn = DrawOn.DEVICE
     determinism: bool = False
     determinism_seed: int | None = None
+    gradients: bool = False
     strictness: Strictness = Strictness.TASK
     owner: str | None = None
     tried: bool = False
@@ -127,6 +129,7 @@ class Request:
         tools = [f"counters-{self.device_metrics.level}"] if self.device_metrics is not None else []
         tools += ["sanitize"] if self.sanitize else []
         tools += ["determinism"] if self.determinism else []
+        tools += ["gradients"] if self.gradients else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -161,6 +164,7 @@ class Request:
             sanitize=wire.get("sanitize", False),
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
+            gradients=wire.get("gradients", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
         )
 
@@ -187,5 +191,6 @@ class Request:
             "sanitize": self.sanitize,
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
+            "gradients": self.gradients,
             "strictness": self.strictness.value,
         }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import ValidationError, fields, validate
+from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
+from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
 from api.schemas.kernel import KernelSchema
@@ -19,6 +19,10 @@ from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
+NO_CONTRACT = (
+    "must be absent beside `gradients`: a kernel called by a contract has no autograd; send a Python module or function, "
+    "and define get_inputs() in the reference"
+)
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
@@ -43,11 +47,25 @@ class CompareSchema(LookingSchema):
             "`comparison.robustness`, with a flag. `robust`: it is the verdict."
         },
     )
+    gradients = Flag(
+        load_default=False,
+        metadata={
+            "description": "Also compare the gradients of inputs and parameters, under secret cotangents, and time the "
+            "forward pass by itself and both passes together. Needs two kernels of Python without `io`."
+        },
+    )
     matched_ratio = RealNumber(
         load_default=DEFAULT_MATCHED_RATIO,
         validate=validate.Range(0, 1, error="must be from 0 to 1"),
         metadata={"description": "Minimum share of elements within tolerance; float64 judges the others."},
     )
+
+
+    @validates_schema
+    def _require_autograd(self, data: dict[str, Any], **_: Any) -> None:
+        contracts = [name for name in ("ref_kernel", "custom_kernel") if data[name].get("io") is not None]
+        if data["gradients"] and contracts:
+            raise ValidationError({name: {"io": [NO_CONTRACT]} for name in contracts})
 
 
 class LegacyCompareSchema(JudgingSchema):
@@ -207,6 +225,7 @@ def _request(kernel: dict[str, Any], reference: dict[str, Any] | None, data: dic
             "replay_seed": data.get("replay_seed"),
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "determinism": data.get("determinism", False),
+            "gradients": data.get("gradients", False),
             "strictness": data.get("strictness", Strictness.TASK),
             "build_timeout": data["build_timeout"],
             "queue_timeout": data["queue_timeout"],
