@@ -31,9 +31,7 @@ class GradientPlan:
     @property
     def argument(self) -> dict[str, dict[str, list[Any]]]:
         """The last argument of a call."""
-        return {
-            MARK: {"inputs": list(self.inputs), "parameters": list(self.parameters), "outputs": list(self.outputs)}
-        }
+        return {MARK: {"inputs": list(self.inputs), "parameters": list(self.parameters), "outputs": list(self.outputs)}}
 
     @classmethod
     def of(cls, args: Sequence[Any]) -> Self | None:

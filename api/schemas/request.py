@@ -20,8 +20,8 @@ from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
 NO_CONTRACT = (
-    "must be absent beside `gradients`: a kernel called by a contract has no autograd; send a Python module or function, "
-    "and define get_inputs() in the reference"
+    "must be absent beside `gradients`: a kernel called by a contract has no autograd; send a module or function of "
+    "Python, and define get_inputs() in the reference"
 )
 EVALUATE, COMPARE = "evaluate", "compare"
 
@@ -59,7 +59,6 @@ class CompareSchema(LookingSchema):
         validate=validate.Range(0, 1, error="must be from 0 to 1"),
         metadata={"description": "Minimum share of elements within tolerance; float64 judges the others."},
     )
-
 
     @validates_schema
     def _require_autograd(self, data: dict[str, Any], **_: Any) -> None:
