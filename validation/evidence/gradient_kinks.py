@@ -54,7 +54,7 @@ def explained_by_kinks(actual: Outputs, runs: Iterable[Outputs], tolerance: Tole
     """Whether gradients are as near to the first run as kinks let the other runs be.
 
     `runs` are the reference's gradients in float64: on the inputs, then on moved inputs. Each element has to be within
-    tolerance plus FACTOR times what a move changes, and each gradient's error in norm within what one move changes.
+    tolerance plus FACTOR times what a move changes, and each gradient's error in norm within what the largest move changes.
     """
     exact, *moved = runs
     if not moved or sum(tensor.numel() for tensor in exact) > MOST_ELEMENTS:
