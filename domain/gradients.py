@@ -29,6 +29,11 @@ class GradientPlan:
     cotangents: tuple[TensorRef, ...] = ()
 
     @property
+    def count(self) -> int:
+        """The number of gradients, which follow a call's outputs."""
+        return len(self.inputs) + len(self.parameters) if self.outputs else 0
+
+    @property
     def argument(self) -> dict[str, dict[str, list[Any]]]:
         """The last argument of a call."""
         return {MARK: {"inputs": list(self.inputs), "parameters": list(self.parameters), "outputs": list(self.outputs)}}

@@ -9,7 +9,7 @@ from marshmallow import ValidationError, fields, validate, validates_schema
 from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
-from api.schemas.kernel import KernelSchema
+from api.schemas.kernel import CONTRACT_REQUIRED, KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
@@ -19,9 +19,9 @@ from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
 
 LEGACY_TIMEOUT_S = 30
-NO_CONTRACT = (
-    "must be absent beside `gradients`: a kernel called by a contract has no autograd; send a module or function of "
-    "Python, and define get_inputs() in the reference"
+NO_AUTOGRAD = (
+    "does not go with `gradients`: a kernel called by a contract has no autograd; send a module or function of Python "
+    "without `io`, and define get_inputs() in the reference"
 )
 EVALUATE, COMPARE = "evaluate", "compare"
 
@@ -62,9 +62,14 @@ class CompareSchema(LookingSchema):
 
     @validates_schema
     def _require_autograd(self, data: dict[str, Any], **_: Any) -> None:
-        contracts = [name for name in ("ref_kernel", "custom_kernel") if data[name].get("io") is not None]
-        if data["gradients"] and contracts:
-            raise ValidationError({name: {"io": [NO_CONTRACT]} for name in contracts})
+        kernels = {name: data[name] for name in ("ref_kernel", "custom_kernel")}
+        by_contract = {
+            name: {"kernel_type" if kernel["kernel_type"] in CONTRACT_REQUIRED else "io": [NO_AUTOGRAD]}
+            for name, kernel in kernels.items()
+            if kernel.get("io") is not None
+        }
+        if data["gradients"] and by_contract:
+            raise ValidationError(by_contract)
 
 
 class LegacyCompareSchema(JudgingSchema):

@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
     sanitize: bool
     draw_on: DrawOn
     determinism: bool
+    gradients: bool
     strictness: Strictness
 
 
@@ -84,6 +85,7 @@ class Submission:
     sanitize: bool | None = None
     draw_on: DrawOn | None = None
     determinism: bool | None = None
+    gradients: bool | None = None
     strictness: Strictness | None = None
     label: str | None = None
     idempotency_key: str | None = None

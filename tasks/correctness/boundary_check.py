@@ -92,11 +92,6 @@ class BoundaryExcuses:
             want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
             seen: list[Outputs] = []
             refusal = None
-            if self._only_gradients_wrong(want, got):
-                if not self._at_kinks(want, got, arguments, budget):
-                    return comparisons
-                jumps.append(call)
-                continue
             with closing(self._runs(arguments, budget)) as runs:
                 if self._float64.applies(comparisons[call], want, arguments):
                     seen = list(islice(runs, 1)) if self._float64.wants_run else []
@@ -104,7 +99,7 @@ class BoundaryExcuses:
                     refusal = self._float64.check(want, got, arguments, next(iter(seen), None), operations)
                     if refusal is None:
                         continue
-                if self._calls + len(jumps) == MOST_CALLS or not self._is_jump(want, got, chain(seen, runs)):
+                if self._calls + len(jumps) == MOST_CALLS or not self._explained(want, got, chain(seen, runs)):
                     self._float64.refusal = refusal
                     return comparisons
             jumps.append(call)
@@ -115,27 +110,22 @@ class BoundaryExcuses:
         }
         return [right.get(call, one) for call, one in enumerate(comparisons)]
 
-    def _only_gradients_wrong(self, expected: Outputs, actual: Outputs) -> bool:
-        count = self._gradients
-        return bool(count) and compare(expected[:-count], actual[:-count], self._tolerance).passed
+    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
+        """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
 
-    def _at_kinks(self, expected: Outputs, actual: Outputs, arguments: Arguments, budget: TimeBudget) -> bool:
-        """Whether gradients are wrong only where rounding chooses a side of a kink; few calls are examined."""
-        count = self._gradients
-        expected, actual = expected[-count:], actual[-count:]
+        At kinks the runs of a few calls speak for the later ones.
+        """
+        plan = self._reference.gradients
+        outputs = len(expected) - plan.count if plan is not None else len(expected)
+        if outputs == len(expected) or not compare(expected[:outputs], actual[:outputs], self._tolerance).passed:
+            return self._is_jump(expected, actual, runs)
+        expected, actual = expected[outputs:], actual[outputs:]
         if self._kinks.calls == MOST_RUNS:
             return self._kinks.cover(expected, actual)
-        with closing(self._runs(arguments, budget)) as runs:
-            explained = explained_by_kinks(actual, (run[-count:] for run in runs), self._tolerance)
+        explained = explained_by_kinks(actual, (run[outputs:] for run in runs), self._tolerance)
         if explained:
             self._kinks.widen(expected, actual)
         return explained
-
-    @property
-    def _gradients(self) -> int:
-        """The number of gradients among the outputs; they are the last ones."""
-        plan = self._reference.gradients
-        return len(plan.inputs) + len(plan.parameters) if plan is not None and plan.outputs else 0
 
     def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
         """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding."""

@@ -168,7 +168,7 @@ def test_the_command_line_asks() -> None:
     assert asked() == {}
     assert asked("--device-metrics", "--sanitize") == {"device_metrics": "basic", "sanitize": True}
     assert asked("--draw-on", "host") == {"draw_on": "host"}
-    assert asked("--determinism") == {"determinism": True}
+    assert asked("--determinism", "--gradients") == {"determinism": True, "gradients": True}
     assert asked("--strictness", "robust") == {"strictness": "robust"}
     assert asked("--device-metrics", "full") == {"device_metrics": "full"}
     named = ("--metric", "a__b.sum", "--metric", "c__d.avg")

@@ -54,37 +54,46 @@ def explained_by_kinks(actual: Outputs, runs: Iterable[Outputs], tolerance: Tole
     """Whether gradients are as near to the first run as kinks let the other runs be.
 
     `runs` are the reference's gradients in float64: on the inputs, then on moved inputs. Each element has to be within
-    tolerance plus FACTOR times what a move changes, and each gradient's error in norm within what the largest move changes.
+    tolerance plus FACTOR times what a move changes, and each gradient's norm within what the largest move changes.
     """
-    exact, *moved = runs
-    if not moved or sum(tensor.numel() for tensor in exact) > MOST_ELEMENTS:
-        return False
-    for run in (actual, *moved):
-        if [tensor.shape for tensor in run] != [tensor.shape for tensor in exact]:
+    exact: Outputs | None = None
+    noise, norms = list[torch.Tensor](), list[float]()
+    for run in runs:
+        if exact is None:
+            exact = [_wide(tensor) for tensor in run]
+            if _shapes(actual) != _shapes(exact) or sum(tensor.numel() for tensor in exact) > MOST_ELEMENTS:
+                return False
+            continue
+        if _shapes(run) != _shapes(exact):
             return False
-    return all(
-        _explained(got, true, [run[index] for run in moved], effective_tolerance(got.dtype, tolerance))
-        for index, (got, true) in enumerate(zip(actual, exact, strict=True))
+        changes = [(_wide(moved) - true).abs() for moved, true in zip(run, exact, strict=True)]
+        noise = list(map(torch.maximum, changes, noise or changes))
+        norms = list(map(max, map(_rms, changes), norms or [0.0] * len(changes)))
+    return bool(noise) and all(
+        _explained(got, true, change, norm, effective_tolerance(got.dtype, tolerance))
+        for got, true, change, norm in zip(actual, exact or [], noise, norms, strict=True)
     )
 
 
-def _explained(actual: torch.Tensor, exact: torch.Tensor, moved: list[torch.Tensor], tolerance: Tolerance) -> bool:
-    kind = torch.complex128 if exact.is_complex() else torch.float64
-    true, error = exact.to(kind), (actual.to(kind) - exact.to(kind)).abs()
-    changes = [(run.to(kind) - true).abs() for run in moved]
-    noise = torch.stack(changes).amax(0)
-    scale = _rms(true)
-    relative = true.abs().clamp(min=scale) if tolerance.relative_to_scale else true.abs()
-    allowed = tolerance.atol + tolerance.rtol * relative + FACTOR * around(noise)
-    norm = tolerance.atol + tolerance.rtol * scale + min(max(map(_rms, changes)), MOST_SHARE * scale)
+def _explained(actual: torch.Tensor, exact: torch.Tensor, noise: torch.Tensor, norm: float, limit: Tolerance) -> bool:
+    error, sizes, scale = (_wide(actual) - exact).abs(), exact.abs(), _rms(exact)
+    relative = sizes.clamp(min=scale) if limit.relative_to_scale else sizes
+    allowed = limit.atol + limit.rtol * relative + FACTOR * around(noise)
     # A comparison with NaN is false.
-    return bool((error <= allowed).all()) and _rms(error) <= norm
+    within_norm = _rms(error) <= limit.atol + limit.rtol * scale + min(norm, MOST_SHARE * scale)
+    return within_norm and bool((error <= allowed).all())
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _shapes(outputs: Outputs) -> list[torch.Size]:
+    return [tensor.shape for tensor in outputs]
 
 
 def _differences(expected: Outputs, actual: Outputs) -> tuple[list[float], list[float]]:
-    apart = [
-        (got.to(torch.complex128) - want.to(torch.complex128)).abs() for want, got in zip(expected, actual, strict=True)
-    ]
+    apart = [(_wide(got) - _wide(want)).abs() for want, got in zip(expected, actual, strict=True)]
     return list(map(_rms, apart)), [float(one.max()) if one.numel() else 0.0 for one in apart]
 
 
