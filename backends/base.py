@@ -99,7 +99,7 @@ class Executable(ABC):
         """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
         return None
 
-    def differentiable(self, args: list[Any]) -> dict[str, list[Any]]:
+    def differentiable(self, args: list[Any]) -> dict[str, Any]:
         """The fields of the GradientPlan that a call's backward fulfils. Raises KernelFault where there is none."""
         raise KernelFault(Status.UNSUPPORTED, f"{self.entry} has no gradients: only Python sources have them")
 

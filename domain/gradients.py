@@ -10,6 +10,8 @@ from domain.value import TensorRef
 
 MARK = "$gradients"
 """The key of the argument that asks for gradients; the cotangents stand before it."""
+MOST_SCALE = 2.0**24
+"""Maximum factor of cotangents."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,15 @@ class GradientPlan:
     - `parameters`: names of the module's parameters.
     - `outputs`: indexes of the outputs that have a cotangent, mappings in the order of their keys; empty for a forward
       pass by itself.
-    - `cotangents`: dtype and shape of those cotangents; the referee draws them.
+    - `cotangents`: dtype and shape of those cotangents. The referee draws them, standard normal times `scale`.
+    - `scale`: makes the smallest gradient as large as the tolerance needs: that of a mean over a million is 1e-6.
     """
 
     inputs: tuple[int, ...]
     parameters: tuple[str, ...]
     outputs: tuple[int, ...]
     cotangents: tuple[TensorRef, ...] = ()
+    scale: float = 1.0
 
     @property
     def count(self) -> int:

@@ -214,12 +214,14 @@ class Gradients:
 
     - `compared`: the names of what is compared, in the order of the comparison's outputs.
     - `not_compared`: why other inputs and parameters are not compared.
+    - `cotangent_scale`: the cotangents are standard normal times this.
     - `forward`: the time of the forward pass by itself, in which it makes its graph. `forward_speedup` is for the
       candidate's side.
     """
 
     compared: list[str]
     not_compared: dict[str, str]
+    cotangent_scale: float
     forward: Timing | None
     forward_speedup: Speedup | None = None
 
@@ -239,6 +241,7 @@ class Gradients:
         return {
             "compared": self.compared,
             "not_compared": self.not_compared,
+            "cotangent_scale": self.cotangent_scale,
             "forward": forward,
             "backward": backward,
         }

@@ -217,7 +217,7 @@ class PythonExecutable(Executable):
             doing = f"calling {self.entry}{gradient_hint(error) if plan is None else ''}"
             raise fault(error, doing, self._folder, self._target) from error
 
-    def differentiable(self, args: list[Any]) -> dict[str, list[Any]]:
+    def differentiable(self, args: list[Any]) -> dict[str, Any]:
         try:
             return find_gradients(args, self._forward, self._module, self._marked)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.gradients import GradientPlan
+from domain.gradients import MOST_SCALE, GradientPlan
 from domain.result import Status
 from domain.value import TensorRef, replace
 
@@ -21,6 +22,8 @@ NO_BACKWARD = (
 )
 NO_GRADIENT = "its backward gives no gradient for {names}, where the reference's gives one"
 NO_OUTPUT = "no output requires grad, so there are no gradients to compare: compute it by differentiable operations"
+LARGEST = 64.0
+"""Half the maximum root mean square of a gradient whose cotangents are scaled: float16 ends at 65504."""
 OTHER_OUTPUT = "output {index} is {actual}, and the reference's is {expected}"
 
 
@@ -50,7 +53,7 @@ def call_with_gradients(
 
 def find_gradients(
     args: list[Any], forward: Forward, module: torch.nn.Module | None, marked: list[bool]
-) -> dict[str, list[Any]]:
+) -> dict[str, Any]:
     """The gradients that a call's backward gives, as the fields of a plan.
 
     Every floating input is tried, or only those of `marked` if any is. Raises KernelFault if no output requires grad.
@@ -78,7 +81,17 @@ def find_gradients(
         "parameters": [name for name, there in zip(learned, present[len(leaves) :], strict=True) if there],
         "outputs": numbers,
         "cotangents": [_contiguous(output) for output in differentiated],
+        "scale": _scale([gradient for gradient in gradients if gradient is not None]),
     }
+
+
+def _scale(gradients: list[torch.Tensor]) -> float:
+    """The power of two that raises the smallest gradient to a root mean square of one, and none to over 128."""
+    sizes = [float(gradient.abs().double().square().mean().sqrt()) for gradient in gradients if gradient.numel()]
+    sizes = [size for size in sizes if 0 < size < math.inf]
+    if not sizes or min(sizes) >= 1:
+        return 1.0
+    return max(2.0 ** math.floor(math.log2(min(1 / min(sizes), LARGEST / max(sizes), MOST_SCALE / 2))), 0.5) * 2
 
 
 def _tracked(

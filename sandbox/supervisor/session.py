@@ -194,7 +194,7 @@ class Session:
     def differentiable(self, args: list[Any]) -> GradientPlan:
         """The gradients that a call's backward gives."""
         reply = self.runner.request({"op": "differentiable", "args": values.encode(self.place(args))})
-        fields = ("inputs", "parameters", "outputs", "cotangents")
+        fields = ("inputs", "parameters", "outputs", "cotangents", "scale")
         return parse_plan({name: self._decoded(reply.get(name)) for name in fields})
 
     def probe(self, args: list[Any], calls: int) -> Probe:

@@ -113,15 +113,15 @@ class BoundaryExcuses:
     def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
         """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
 
-        At kinks the runs of a few calls speak for the later ones.
+        At kinks the runs of a few calls speak for those of the later ones that differ by no more than twice as much.
         """
         plan = self._reference.gradients
         outputs = len(expected) - plan.count if plan is not None else len(expected)
         if outputs == len(expected) or not compare(expected[:outputs], actual[:outputs], self._tolerance).passed:
             return self._is_jump(expected, actual, runs)
         expected, actual = expected[outputs:], actual[outputs:]
-        if self._kinks.calls == MOST_RUNS:
-            return self._kinks.cover(expected, actual)
+        if self._kinks.calls >= MOST_RUNS and self._kinks.cover(expected, actual):
+            return True
         explained = explained_by_kinks(actual, (run[outputs:] for run in runs), self._tolerance)
         if explained:
             self._kinks.widen(expected, actual)

@@ -245,9 +245,12 @@ class TrialInputs:
         return sets if plan is None else self._with_cotangents(sets, plan, numbers)
 
     def _with_cotangents(self, sets: SourceSets, plan: GradientPlan, numbers: range) -> SourceSets:
-        """The sets with fresh secret cotangents, standard normal, and with the plan as the last argument."""
+        """The sets with fresh secret cotangents, and with the plan as the last argument."""
         cotangents = [
-            [self._cotangent(ref, derive_seed(self._secret, "cotangent", number, index)) for number in numbers]
+            [
+                self._normal(ref, derive_seed(self._secret, "cotangent", number, index)).mul_(plan.scale)
+                for number in numbers
+            ]
             for index, ref in enumerate(plan.cotangents)
         ]
         if isinstance(sets, StackedValues):
@@ -256,7 +259,7 @@ class TrialInputs:
         each = zip(*cotangents, strict=True) if cotangents else [()] * len(sets)
         return [[*arguments, *drawn, plan.argument] for arguments, drawn in zip(sets, each, strict=True)]
 
-    def _cotangent(self, ref: TensorRef, seed: int) -> torch.Tensor:
+    def _normal(self, ref: TensorRef, seed: int) -> torch.Tensor:
         generator = torch.Generator(self._device).manual_seed(seed)
         dtype = getattr(torch, ref.dtype)
         return torch.randn(ref.shape, generator=generator, device=self._device, dtype=dtype)

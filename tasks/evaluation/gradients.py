@@ -76,7 +76,7 @@ class GradientPasses:
         for kernel_run in self._kernel_runs:
             speedup = self._forward_speedup if kernel_run is self._candidate else None
             forward = self._forward[kernel_run.role]
-            kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, forward, speedup)
+            kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward, speedup)
         return "outputs in their order: " + ", ".join(compared)
 
     def _choose(self, inputs: TrialInputs) -> GradientPlan:

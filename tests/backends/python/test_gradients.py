@@ -34,7 +34,8 @@ def executable(tmp_path: Path) -> Executable:
 
 def plan(executable: Executable, args: list[Any]) -> GradientPlan:
     fields = executable.differentiable(args)
-    return GradientPlan(*(tuple(fields[name]) for name in ("inputs", "parameters", "outputs", "cotangents")))
+    inputs, parameters, outputs = (tuple(fields[name]) for name in ("inputs", "parameters", "outputs"))
+    return GradientPlan(inputs, parameters, outputs, tuple(fields["cotangents"]), fields["scale"])
 
 
 def test_the_gradients_of_a_call(executable: Executable) -> None:
@@ -45,6 +46,21 @@ def test_the_gradients_of_a_call(executable: Executable) -> None:
     outputs, gradients = executable.call([X, 2, ROWS, COTANGENT, chosen.argument])
     assert outputs["y"].tolist() == [21.0, 43.0] and not outputs["y"].requires_grad
     assert [gradient.tolist() for gradient in gradients] == [[40.0, 600.0], [100.0, 1400.0]]
+
+
+@pytest.mark.parametrize(
+    ("body", "least", "most"),
+    [
+        ("x * 5", 1.0, 1.0),
+        ("x.mean()", 2.0**9, 2.0**13),
+        ("(x * 2.0**-40).sum()", 2.0**24, 2.0**24),
+        ("(x.half() * 1e-3).sum() + (x * 50).sum()", 1.0, 8.0),
+        ("x * 0", 1.0, 1.0),
+    ],
+)
+def test_the_scale_of_cotangents(tmp_path: Path, body: str, least: float, most: float) -> None:
+    chosen = plan(loaded(kernel(f"def kernel_fn(x):\n    return {body}"), tmp_path), [torch.ones(1024)])
+    assert least <= chosen.scale <= most and chosen.scale.is_integer()
 
 
 def test_a_forward_pass_by_itself(executable: Executable) -> None:

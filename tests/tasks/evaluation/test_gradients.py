@@ -253,6 +253,16 @@ def test_outputs_in_dicts_get_their_cotangents_by_name(worker: WorkerContext) ->
     assert judged(worker, source.format(other), source.format(one)).outcome.status is Status.PASSED
 
 
+@pytest.mark.parametrize(("factor", "status"), [("1", Status.PASSED), ("1.05", Status.WRONG_RESULT)])
+def test_small_gradients_are_judged_by_their_own_size(worker: WorkerContext, factor: str, status: Status) -> None:
+    """Of a mean, the elements of the gradient are a thousandth of the tolerance."""
+    source = "import torch\ndef kernel_fn(x):\n    return {}\ndef get_inputs():\n    return [torch.randn(300, 300)]\n"
+    own = source.format(f"(lambda y: {factor} * y - ({factor} * y - y).detach())((x * x).mean())")
+    report = judged(worker, own, source.format("x.square().mean()"))
+    assert report.outcome.status is status, report.outcome.message
+    assert report.outcome.gradients is not None and report.outcome.gradients.cotangent_scale >= 2**14
+
+
 def test_parameters_of_other_names_are_named(worker: WorkerContext) -> None:
     source = MODULE.format(hidden="torch.tanh(self.other(x))").replace("self.hidden", "self.other")
     report = judged(worker, source)
