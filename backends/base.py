@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 from domain.contract import IOContract
 from domain.draw_on import DrawOn
+from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
+from domain.result import Status
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,10 @@ class Executable(ABC):
         Raises KernelFault if nothing was compiled.
         """
         return None
+
+    def differentiable(self, args: list[Any]) -> dict[str, Any]:
+        """The fields of the GradientPlan that a call's backward fulfils. Raises KernelFault where there is none."""
+        raise KernelFault(Status.UNSUPPORTED, f"{self.entry} has no gradients: only Python sources have them")
 
     def init_inputs(self) -> list[Any] | None:
         """Constructor arguments from the source itself (`get_init_inputs`); None without such a function."""

@@ -58,6 +58,7 @@ class Request:
     - `confirms`: internal; the earlier result that this job judges again.
     - `cases`: what the kernel is judged for; empty: once, unless the reference defines `get_cases()`. The contracts of
       both kernels are those of the first timed case.
+    - `gradients`: compare and time the backward too.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """
@@ -84,6 +85,7 @@ class Request:
     draw_on: DrawOn = DrawOn.DEVICE
     determinism: bool = False
     determinism_seed: int | None = None
+    gradients: bool = False
     strictness: Strictness = Strictness.TASK
     baselines: tuple[Baseline, ...] = (Baseline.EAGER,)
     qualify: bool = False
@@ -169,6 +171,7 @@ class Request:
         tools += ["determinism"] if self.determinism else []
         tools += ["compile"] if Baseline.COMPILE in self.baselines else []
         tools += [f"cases-{len(self.cases)}"] if self.cases else []
+        tools += ["gradients"] if self.gradients else []
         return ":".join([self.operation, self.kernel.kernel_type, self.budget, *tools])
 
     @property
@@ -203,6 +206,7 @@ class Request:
             sanitize=wire.get("sanitize", False),
             draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
             determinism=wire.get("determinism", False),
+            gradients=wire.get("gradients", False),
             strictness=Strictness(wire.get("strictness", Strictness.TASK)),
             baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
             qualify=wire.get("qualify", False),
@@ -234,6 +238,7 @@ class Request:
             "sanitize": self.sanitize,
             "draw_on": self.draw_on.value,
             "determinism": self.determinism,
+            "gradients": self.gradients,
             "strictness": self.strictness.value,
             "baselines": [baseline.value for baseline in self.baselines],
             "qualify": self.qualify,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CANDIDATE, REFERENCE = "candidate", "reference"
 """The sides of a job; a kernel that is judged alone is the candidate."""
+DIFFERENCE = "both passes together, less the forward pass by itself"
 
 
 class Status(StrEnum):
@@ -158,6 +159,7 @@ class Outcome:
     - `digest`: digest of the kernel (`domain.kernel`).
     - `listings`: its code as text, if the request asked.
     - `determinism`: whether equal inputs give equal bits, if the request asked.
+    - `gradients`: what was compared and the time of each pass, if the request asked.
     - `profile`, `sanitizer`: reports of the profiler and of compute-sanitizer, if the request asked (docs/api.md). The
       submission's own process tree writes them: no evidence.
     """
@@ -181,6 +183,7 @@ class Outcome:
     profile: ProfilerReport | NoListing | None = None
     sanitizer: dict[str, Any] | None = None
     determinism: Determinism | None = None
+    gradients: Gradients | None = None
 
     @property
     def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
@@ -208,6 +211,66 @@ class Speedup:
     ci_low: float
     ci_high: float
     verdict: str
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of one side. All other figures of a result are of both passes together.
+
+    - `compared`: the names of what is compared, in the order of the comparison's outputs.
+    - `not_compared`: why other inputs and parameters are not compared.
+    - `cotangent_scale`: the cotangents are standard normal times this.
+    - `forward`: the time of the forward pass by itself, in which it makes its graph. `forward_speedup` is for the
+      candidate's side.
+    """
+
+    compared: list[str]
+    not_compared: dict[str, str]
+    cotangent_scale: float
+    forward: Timing | None
+    forward_speedup: Speedup | None = None
+
+    def backward(self, together: Timing) -> tuple[float, float | None]:
+        """Both passes' time less the forward's, and half its 95 % interval, in ms; None if one time has none."""
+        forward = self.forward or together
+        margins = [one.latency_ms * one.relative_ci for one in (together, forward) if one.relative_ci is not None]
+        return together.latency_ms - forward.latency_ms, math.hypot(*margins) if len(margins) == 2 else None
+
+    def to_dict(self, together: Timing | None) -> dict[str, Any]:
+        """JSON-ready; a kernel whose both passes have no time has none of either."""
+        forward = backward = None
+        if together is not None and self.forward is not None:
+            forward = asdict(self.forward)
+            latency_ms, half_width_ms = self.backward(together)
+            backward = {"latency_ms": latency_ms, "half_width_ms": half_width_ms, "method": DIFFERENCE}
+        return {
+            "compared": self.compared,
+            "not_compared": self.not_compared,
+            "cotangent_scale": self.cotangent_scale,
+            "forward": forward,
+            "backward": backward,
+        }
+
+
+def pass_speedups(reference: Outcome, candidate: Outcome) -> dict[str, Any]:
+    """The speed-ups of the passes apart: the forward's from paired windows, the backward's from both differences.
+
+    The ends of the backward's interval are those of both sides' intervals; null where a difference may be zero.
+    """
+    times = [
+        side.gradients.backward(side.timing) if side.gradients is not None and side.timing is not None else (0.0, None)
+        for side in (reference, candidate)
+    ]
+    (reference_ms, reference_half), (candidate_ms, candidate_half) = times
+    backward = None
+    if candidate_ms > (candidate_half or 0.0) and reference_ms > 0:
+        low = high = None
+        if reference_half is not None and candidate_half is not None:
+            low = max(reference_ms - reference_half, 0.0) / (candidate_ms + candidate_half)
+            high = (reference_ms + reference_half) / (candidate_ms - candidate_half)
+        backward = {"ratio": reference_ms / candidate_ms, "ci_low": low, "ci_high": high, "method": DIFFERENCE}
+    forward = candidate.gradients.forward_speedup if candidate.gradients is not None else None
+    return {"forward": asdict(forward) if forward is not None else None, "backward": backward}
 
 
 @dataclass(frozen=True)
@@ -319,6 +382,8 @@ class Report:
             body["ref_runtime"] = asdict(timing.stats if timing else RuntimeStats())
             body["ref_result"] = _exec_result(self.reference, environment)
             body["speedup"] = asdict(self.speedup) if self.speedup else None
+            if self.outcome.gradients is not None and self.outcome.timing is not None:
+                body["kernel_exec_result"]["gradients"]["speedup"] = pass_speedups(self.reference, self.outcome)
             body["speedup_unavailable_reason"] = None if self.speedup else self.speedup_unavailable_reason()
         if self.cases is not None:
             body |= self.cases.to_dict()
@@ -395,6 +460,8 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
         result["sanitizer"] = outcome.sanitizer
     if outcome.determinism is not None:
         result["determinism"] = outcome.determinism.to_dict()
+    if outcome.gradients is not None:
+        result["gradients"] = outcome.gradients.to_dict(timing)
     if timing:
         result["runtime_stats"] = asdict(timing.stats)
     return result

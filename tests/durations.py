@@ -24,7 +24,7 @@ tasks/builds/test_folder_digest tasks/correctness/test_distribution_check tasks/
 tasks/correctness/test_determinism_check tasks/correctness/test_float64_check
 tasks/correctness/test_input_structure tasks/evaluation/test_fixed_outputs tasks/evaluation/test_products
 tasks/runtime/test_build_for tasks/runtime/test_used_candidate tasks/runtime/test_warm_reference
-tasks/timing/test_cold_reference
+tasks/timing/test_cold_reference tasks/evaluation/test_gradients
 tasks/correctness/test_named_outputs tasks/correctness/test_output_forms tasks/correctness/test_weight_sync
 tasks/diagnostics/test_code_listings tasks/diagnostics/test_ncu_stage
 tasks/diagnostics/test_post_timing_checks tasks/diagnostics/test_tool_run tasks/evaluation/test_pipeline
@@ -46,6 +46,8 @@ KEPT = (
     "tests/rights/test_rights.py::test_a_whole_job_has_the_verdict_that_is_right_for_it[compose",
     "tests/stack/test_serve.py::test_ctrl_c_before",
     "tests/tasks/correctness/test_determinism_check.py::test_the_same_bits",
+    "tests/tasks/evaluation/test_gradients.py::test_an_honest_backward_passes[autograd.Function]",
+    "tests/tasks/evaluation/test_gradients.py::test_a_wrong_backward_is_wrong[a term is missing]",
     "tests/tasks/correctness/test_input_structure.py::test_a_kernel_may_rely_on_what_all_sets_share[a lower",
     "tests/tasks/evaluation/test_pipeline.py::test_a_right_candidate",
     "tests/tasks/evaluation/test_pipeline.py::test_a_wrong_candidate",

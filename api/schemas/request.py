@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from marshmallow import ValidationError, fields, validate
+from marshmallow import ValidationError, fields, validate, validates_schema
 
 from api.schemas.cases import ALONE, COMPARED, CaseContracts
-from api.schemas.fields import Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
+from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, abbreviate, one_of
 from api.schemas.ignored import unknown_names
 from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_field, tolerance_field
-from api.schemas.kernel import KernelSchema
+from api.schemas.kernel import CONTRACT_REQUIRED, KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.draw_on import DrawOn
+from domain.gradients import ONE_CASE
 from domain.input_grade import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
@@ -28,6 +29,10 @@ QUALIFYING = {
     "baselines": [each.value for each in Baseline],
 }
 """The defaults of /qualify where they differ from those of /compare."""
+NO_AUTOGRAD = (
+    "does not go with `gradients`: a kernel called by a contract has no autograd; send a module or function of Python "
+    "without `io`, and define get_inputs() in the reference"
+)
 EVALUATE, COMPARE = "evaluate", "compare"
 
 
@@ -61,11 +66,31 @@ class CompareSchema(LookingSchema):
             "result's `baselines` has the speed-up over each. `eager`, the reference as it was sent, is always there."
         },
     )
+    gradients = Flag(
+        load_default=False,
+        metadata={
+            "description": "Also compare the gradients of inputs and parameters, under secret cotangents, and time the "
+            "forward pass by itself and both passes together. Needs two kernels of Python without `io`."
+        },
+    )
     matched_ratio = RealNumber(
         load_default=DEFAULT_MATCHED_RATIO,
         validate=validate.Range(0, 1, error="must be from 0 to 1"),
         metadata={"description": "Minimum share of elements within tolerance; float64 judges the others."},
     )
+
+    @validates_schema
+    def _require_autograd(self, data: dict[str, Any], **_: Any) -> None:
+        kernels = {name: data[name] for name in ("ref_kernel", "custom_kernel")}
+        by_contract = {
+            name: {"kernel_type" if kernel["kernel_type"] in CONTRACT_REQUIRED else "io": [NO_AUTOGRAD]}
+            for name, kernel in kernels.items()
+            if kernel.get("io") is not None
+        }
+        if data["gradients"] and by_contract:
+            raise ValidationError(by_contract)
+        if data["gradients"] and data.get("cases"):
+            raise ValidationError(f"does not go with `gradients`: {ONE_CASE}", "cases")
 
 
 class LegacyCompareSchema(JudgingSchema):
@@ -240,6 +265,7 @@ def _request(
             "replay_seed": data.get("replay_seed"),
             "draw_on": data.get("draw_on", DrawOn.DEVICE),
             "determinism": data.get("determinism", False),
+            "gradients": data.get("gradients", False),
             "strictness": data.get("strictness", Strictness.TASK),
             "baselines": data.get("baselines", []),
             "cases": contracts.all() if contracts is not None else [],

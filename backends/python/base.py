@@ -18,6 +18,7 @@ from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
 from backends.python.compiled_call import compiled, compiler_fault, graph_breaks
 from backends.python.float64_mode import Float64Mode
+from backends.python.gradients import call_with_gradients, find_gradients
 from backends.source.argument_binding import (
     borrowed_arguments,
     by_position,
@@ -35,6 +36,7 @@ from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.case import keyword_arguments
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
+from domain.gradients import GradientPlan
 from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace
@@ -171,6 +173,9 @@ class PythonExecutable(Executable):
         self._inputs_device = DefaultDevice(target)
         self._plan: InputPlan | None = None
         self._instance: Any = None
+        self._marked: list[bool] = []
+        self._found_in: torch.nn.Module | None = None
+        self._found: dict[str, torch.nn.Parameter] = {}
         self._callable: Callable[..., Any] = entry.target
         if entry.method is not None:
             constructor_device = DefaultDevice(target)
@@ -230,21 +235,44 @@ class PythonExecutable(Executable):
         self._restore_rng()
 
     def call(self, args: list[Any]) -> Any:
-        if self._borrows_arguments:
-            self._passed, self._borrows_arguments = borrowed_arguments(self._signature, args), False
-        if self._passed is not None:
-            args = [args[index] for index in self._passed]
+        plan = GradientPlan.of(args)
         try:
+            if plan is not None:
+                return call_with_gradients(plan, args, self._forward, self._parameters(plan.parameters))
             with torch.no_grad():
-                return self._callable(*args)
+                return self._forward(args)
         except Exception as error:
-            doing = f"calling {self.entry}{gradient_hint(error)}"
+            doing = f"calling {self.entry}{gradient_hint(error) if plan is None else ''}"
             own = compiler_fault(error) if self._under_compile else None
             raise own or fault(error, doing, self._folder, self._target) from error
+
+    def differentiable(self, args: list[Any]) -> dict[str, Any]:
+        try:
+            return find_gradients(args, self._forward, self._module, self._marked)
+        except Exception as error:
+            raise fault(error, f"differentiating {self.entry}", self._folder, self._target) from error
+
+    def _forward(self, args: list[Any]) -> Any:
+        if self._borrows_arguments:
+            self._passed, self._borrows_arguments = borrowed_arguments(self._signature, args), False
+        return self._callable(*(args if self._passed is None else [args[index] for index in self._passed]))
 
     @property
     def graph_breaks(self) -> int | None:
         return graph_breaks() if self._under_compile else None
+
+    @property
+    def _module(self) -> torch.nn.Module | None:
+        module = self._callable if isinstance(self._callable, torch.nn.Module) else self._instance
+        return module if isinstance(module, torch.nn.Module) else None
+
+    def _parameters(self, names: tuple[str, ...]) -> list[torch.nn.Parameter]:
+        """The parameters of those names; found once, because a call would take as long as the search."""
+        module = self._module
+        if self._found_in is not module or self._found.keys() != set(names):
+            self._found_in = module
+            self._found = {name: module.get_parameter(name) for name in names} if module is not None else {}
+        return list(self._found.values())
 
     def call_double(self, args: list[Any]) -> Any:
         doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
@@ -268,6 +296,7 @@ class PythonExecutable(Executable):
                 lambda: self._call_maker("get_inputs", self._get_inputs, seed, arguments),
                 is_final=self._is_compile_error,
             )
+            self._marked = [tensor.requires_grad for tensor in leaves(made, torch.Tensor)]
             self.drawn_on = self._inputs_device.used
             return made
         except Exception as error:

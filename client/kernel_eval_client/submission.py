@@ -60,6 +60,7 @@ class Options(TypedDict, total=False):
     sanitize: bool
     draw_on: DrawOn
     determinism: bool
+    gradients: bool
     strictness: Strictness
     baselines: Sequence[Baseline]
     cases: Cases
@@ -94,6 +95,7 @@ class Submission:
     sanitize: bool | None = None
     draw_on: DrawOn | None = None
     determinism: bool | None = None
+    gradients: bool | None = None
     strictness: Strictness | None = None
     baselines: Sequence[Baseline] | None = None
     qualify: bool = False

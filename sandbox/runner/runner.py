@@ -169,6 +169,12 @@ class Runner:
         names = list(map(str, self._loaded.parameters()))
         return {"op": "value", "value": self._retain(self._loaded.state()), "parameters": names}
 
+    def differentiable(self, message: Message) -> Message:
+        """Calls forward and backward once, and says what has a gradient."""
+        self._loaded.resume()
+        fields = self._loaded.differentiable(self._placed(message["args"]))
+        return {"op": "value", **{name: values.encode(field) for name, field in fields.items()}}
+
     def export(self, message: Message) -> Message:
         """Copies the retained tensors into the arena where the referee says."""
         refs = values.leaves(values.decode(message["refs"]), TensorRef)

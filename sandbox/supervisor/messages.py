@@ -13,7 +13,10 @@ import torch
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain import value as values
 from domain.draw_on import DrawOn
+from domain.fault import KernelFault
+from domain.gradients import MOST_SCALE, GradientPlan
 from domain.listing import Form
+from domain.result import Status
 from domain.value import MAX_BYTES, CodecError, TensorRef
 from sandbox.protocol import output_structure
 from sandbox.protocol.arena import describe, without_contents
@@ -190,6 +193,18 @@ def _view(wire: Any, output: torch.Tensor) -> ArgumentView | None:
 def parse_draw_on(wire: Any) -> DrawOn | None:
     """Where a source made its tensors, by its runner's word; None if that is malformed."""
     return DrawOn(wire) if isinstance(wire, str) and wire in list(DrawOn) else None
+
+
+def parse_plan(fields: dict[str, Any]) -> GradientPlan:
+    """The gradients that a reference has, by its runner's word; raises KernelFault if it sends no such thing."""
+    inputs, parameters, outputs, cotangents = map(_list, (fields[name] for name in fields if name != "scale"))
+    scale = fields["scale"]
+    numbers = all(type(number) is int and 0 <= number < values.MAX_NODES for number in [*inputs, *outputs])
+    names = all(isinstance(name, str) for name in parameters)
+    refs = len(cotangents) == len(outputs) and all(isinstance(ref, TensorRef) for ref in cotangents)
+    if not (numbers and names and refs and outputs and isinstance(scale, float) and 1 <= scale <= MOST_SCALE):
+        raise KernelFault(Status.CRASHED, "the runner's reply names no valid gradients")
+    return GradientPlan(tuple(inputs), tuple(parameters), tuple(outputs), tuple(cotangents), scale)
 
 
 def parse_launches(wire: Any) -> int | None:

@@ -16,6 +16,7 @@ from domain.case import Case, CaseError, parse_cases
 from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
+from domain.gradients import GradientPlan
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import Status
@@ -36,6 +37,7 @@ from sandbox.supervisor.messages import (
     parse_example,
     parse_facts,
     parse_operations,
+    parse_plan,
     parse_probe,
     parse_tensors,
 )
@@ -207,6 +209,12 @@ class Session:
         """Loads weights into the model; False if names or shapes differ."""
         reply = self.runner.request({"op": "load_state", "state": values.encode(self.place(state))})
         return reply.get("loaded") is True
+
+    def differentiable(self, args: list[Any]) -> GradientPlan:
+        """The gradients that a call's backward gives."""
+        reply = self.runner.request({"op": "differentiable", "args": values.encode(self.place(args))})
+        fields = ("inputs", "parameters", "outputs", "cotangents", "scale")
+        return parse_plan({name: self._decoded(reply.get(name)) for name in fields})
 
     def probe(self, args: list[Any], calls: int) -> Probe:
         """Calls until warm with those arguments."""

@@ -18,14 +18,16 @@ from domain.kernel import KernelType
 from domain.value import leaves
 from domain.value import replace as replaced
 from profiling.window.call_buffers import Slots
-from tasks.correctness.float64_check import Float64Check
+from tasks.correctness.float64_check import MOST_RUNS, Float64Check
 from tasks.correctness.input_batches import Arguments
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
+from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
+from validation.evidence.gradient_kinks import Differences, explained_by_kinks
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
 from validation.inputs.distributions import perturbed
 from validation.inputs.value_traits import ValueTraits, classify_values
@@ -56,6 +58,7 @@ class BoundaryExcuses:
         self._elements = 0
         self._calls = 0
         self._left_s = BUDGET_S
+        self._kinks = Differences()
         self.failed = False
 
     @property
@@ -96,7 +99,7 @@ class BoundaryExcuses:
                     refusal = self._float64.check(want, got, arguments, next(iter(seen), None), operations)
                     if refusal is None:
                         continue
-                if self._calls + len(jumps) == MOST_CALLS or not self._is_jump(want, got, chain(seen, runs)):
+                if self._calls + len(jumps) == MOST_CALLS or not self._explained(want, got, chain(seen, runs)):
                     self._float64.refusal = refusal
                     return comparisons
             jumps.append(call)
@@ -106,6 +109,23 @@ class BoundaryExcuses:
             call: replace(comparisons[call], mismatch_count=0, nonfinite_count=0, first_mismatch=None) for call in wrong
         }
         return [right.get(call, one) for call, one in enumerate(comparisons)]
+
+    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
+        """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
+
+        At kinks the runs of a few calls speak for those of the later ones that differ by no more than twice as much.
+        """
+        plan = self._reference.gradients
+        outputs = len(expected) - plan.count if plan is not None else len(expected)
+        if outputs == len(expected) or not compare(expected[:outputs], actual[:outputs], self._tolerance).passed:
+            return self._is_jump(expected, actual, runs)
+        expected, actual = expected[outputs:], actual[outputs:]
+        if self._kinks.calls >= MOST_RUNS and self._kinks.cover(expected, actual):
+            return True
+        explained = explained_by_kinks(actual, (run[outputs:] for run in runs), self._tolerance)
+        if explained:
+            self._kinks.widen(expected, actual)
+        return explained
 
     def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
         """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding."""

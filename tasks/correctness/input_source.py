@@ -14,6 +14,7 @@ from domain import value as values
 from domain.contract import IOContract
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
+from domain.gradients import GradientPlan
 from domain.result import Status
 from domain.value import TensorRef
 from sandbox.protocol.arena import without_contents
@@ -25,6 +26,7 @@ from tasks.runtime.freeze import frozen
 from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
+from validation.seeds import derive_seed
 
 # Drawing inputs does not count as the kernel's time, but it holds the device. Above the first budget, windows run over
 # mixtures of drawn sets; above the second, over the same sets again. In s.
@@ -82,6 +84,11 @@ class TrialInputs:
         assert isinstance(batch, SeparateSets)  # The first set is never stacked: see `_of_contract`.
         (first,) = batch
         return first
+
+    def of_owner(self) -> Arguments:
+        """The owner's first set, not counted as a fresh one."""
+        (arguments,) = self._make_for_owner(range(1))
+        return arguments
 
     def draw(self, count: int) -> Iterator[SeparateSets | StackedSets]:
         """Draw `count` new sets, a batch at a time, so that the caller need not hold all of them.
@@ -234,7 +241,28 @@ class TrialInputs:
             )
         for arguments in sets.first(1) if isinstance(sets, StackedValues) else sets:
             self._check_form(arguments)
-        return sets
+        plan = self._owner.gradients
+        return sets if plan is None else self._with_cotangents(sets, plan, numbers)
+
+    def _with_cotangents(self, sets: SourceSets, plan: GradientPlan, numbers: range) -> SourceSets:
+        """The sets with fresh secret cotangents, and with the plan as the last argument."""
+        cotangents = [
+            [
+                self._normal(ref, derive_seed(self._secret, "cotangent", number, index)).mul_(plan.scale)
+                for number in numbers
+            ]
+            for index, ref in enumerate(plan.cotangents)
+        ]
+        if isinstance(sets, StackedValues):
+            stacks = [*sets.stacks, *map(torch.stack, cotangents)]
+            return StackedValues([*sets.form, *plan.cotangents, plan.argument], stacks, sets.count)
+        each = zip(*cotangents, strict=True) if cotangents else [()] * len(sets)
+        return [[*arguments, *drawn, plan.argument] for arguments, drawn in zip(sets, each, strict=True)]
+
+    def _normal(self, ref: TensorRef, seed: int) -> torch.Tensor:
+        generator = torch.Generator(self._device).manual_seed(seed)
+        dtype = getattr(torch, ref.dtype)
+        return torch.randn(ref.shape, generator=generator, device=self._device, dtype=dtype)
 
     def _check_form(self, arguments: Arguments) -> None:
         """Raise KernelFault if a set has another form than the first one: the layout of calls depends on it."""

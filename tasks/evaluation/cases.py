@@ -16,6 +16,7 @@ from typing import Any
 from domain.case import Case, primary
 from domain.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
+from domain.gradients import ONE_CASE
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan
@@ -93,6 +94,10 @@ class JobCases:
             own = None if requested and requested[0].index is None else owner.open_session.cases()
             if requested and own is not None and [case.name for case in own] != [case.name for case in requested]:
                 raise KernelFault(Status.RUNTIME_ERROR, OTHER_CASES, compiled=True)
+            if own and job.request.gradients:
+                raise KernelFault(
+                    Status.UNSUPPORTED, f"get_cases() does not go with `gradients`: {ONE_CASE}", compiled=True
+                )
         cases = requested or own
         if not cases:
             return None

@@ -18,6 +18,7 @@ from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
 from tasks.evaluation.cases import JobCases
 from tasks.evaluation.device_scope import DeviceScope
+from tasks.evaluation.gradients import GradientPasses
 from tasks.evaluation.robustness import check_robustness
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
@@ -61,10 +62,18 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
         device.weights = Weights(*kernel_runs)
         preparation.share_weights(device.weights)
     job.enter(Stage.VALIDATE)
+    passes = GradientPasses(job, kernel_runs) if job.request.gradients else None
+    if (
+        passes is not None
+        and (wrong := passes.judge_forward(device, preparation.memory, preparation, streams)) is not None
+    ):
+        return wrong
     device.example = device.inputs.first()
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
+    if passes is not None:
+        advice = "; ".join(filter(None, [passes.record(), advice]))
     trials = Trials(job, kernel_runs, device.inputs, device.example, preparation.memory, advice)
     trials.validate()
     _report_interim_result(job, trials, right=trials.right)

@@ -110,7 +110,7 @@ def _merge(reports: Sequence[Report]) -> Report:
     ratios = [report.speedup for report in reports]
     return replace(
         first,
-        outcome=_pooled(outcomes),
+        outcome=_with_forward_speedup(_pooled(outcomes), outcomes, references),
         reference=_pooled(references) if references else None,
         speedup=pooled_speedup(ratios, _timings(references), _timings(outcomes)) if references else None,
         device=_device(first, reports),
@@ -151,6 +151,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
     found = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
     position = position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms)
+    first = outcomes[0].gradients
     return replace(
         outcomes[0],
         timing=timing,
@@ -158,7 +159,22 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
         headroom=headroom(timing, position),
         comparison=_all_calls(comparisons) if comparisons else None,
         determinism=merged(found) if found else None,
+        gradients=replace(first, forward=pooled_timing(_forward(outcomes))) if first is not None else None,
     )
+
+
+def _forward(outcomes: Sequence[Outcome]) -> list[Timing]:
+    """The times of the forward passes by themselves."""
+    gradients = [outcome.gradients for outcome in outcomes if outcome.gradients is not None]
+    return [one.forward for one in gradients if one.forward is not None]
+
+
+def _with_forward_speedup(pooled: Outcome, outcomes: Sequence[Outcome], references: Sequence[Outcome]) -> Outcome:
+    if pooled.gradients is None:
+        return pooled
+    ratios = [one.gradients.forward_speedup for one in outcomes if one.gradients is not None]
+    speedup = pooled_speedup(ratios, _forward(references), _forward(outcomes))
+    return replace(pooled, gradients=replace(pooled.gradients, forward_speedup=speedup))
 
 
 def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:

@@ -70,6 +70,7 @@ def outcome(
         profile=diagnosis.profile,
         sanitizer=diagnosis.sanitizer,
         determinism=diagnosis.determinism,
+        gradients=diagnosis.gradients,
         digest=kernel_run.kernel.digest,
     )
 

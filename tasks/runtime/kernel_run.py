@@ -15,9 +15,10 @@ import torch
 from backends.base import Artifact
 from domain.determinism import Determinism
 from domain.fault import InfrastructureFault, KernelFault, OutputFault, exception_chain
+from domain.gradients import GradientPlan
 from domain.kernel import Kernel
 from domain.listing import Listing, NoListing, ProfilerReport
-from domain.result import Comparison, Status, Timing
+from domain.result import Comparison, Gradients, Status, Timing
 from profiling.roofline.intensity import Work
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import WindowSession
@@ -61,6 +62,7 @@ class Diagnosis:
     profile: ProfilerReport | NoListing | None = None
     sanitizer: dict[str, Any] | None = None
     determinism: Determinism | None = None
+    gradients: Gradients | None = None
 
 
 @dataclass
@@ -101,6 +103,8 @@ class KernelRun:
         self.launch_shift_ms: float | None = None
         self.loaded: Loaded | None = None
         self.probe: Probe | None = None
+        self.gradients: GradientPlan | None = None
+        """The gradients that calls compute, of a reference whose inputs both get; None without."""
         self.weight_bytes = 0
         """Size of a reference's weights in bytes, which are the task's."""
         self.comparison: Comparison | None = None
@@ -200,6 +204,11 @@ class KernelRun:
         io = self.kernel.io
         blank = tuple(index for index in self.output_arguments if io is not None and io.args[index].is_blank)
         return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
+
+    def forget_calls(self) -> None:
+        """Drops what was recorded about calls of another kind: of the forward pass by itself."""
+        self.probe = self.comparison = self.timing = None
+        self._upper_bound_ms = math.inf
 
     def start_time(self, deadline: float) -> None:
         """Begins this kernel's share of the job's time: what the referee waits for it from now on counts."""

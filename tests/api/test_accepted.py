@@ -142,6 +142,12 @@ def test_a_budget_sets_what_is_not_given(client: FlaskClient, records: JobStore,
     assert (request.budget, request.num_trials, request.target_precision) == read
 
 
+@pytest.mark.parametrize(("sent", "read"), [({}, False), ({"gradients": True}, True)])
+def test_gradients(client: FlaskClient, records: JobStore, sent: Json, read: bool) -> None:
+    body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "triton"), **sent}
+    assert stored(client, records, "/compare", body).gradients is read
+
+
 @pytest.mark.parametrize(("sent", "read"), [({}, "task"), ({"strictness": "robust"}, "robust")])
 def test_strictness(client: FlaskClient, records: JobStore, sent: Json, read: str) -> None:
     body = {"ref_kernel": kernel(RELU, "torch"), "custom_kernel": kernel(RELU, "torch"), **sent}

@@ -129,6 +129,19 @@ COMPARE: list[tuple[Any, str]] = [
     ),
     ({"ref_kernel": GOOD, "custom_kernel": GOOD, "artifacts": ["elf"]}, "artifacts -> 0"),
     ({"ref_kernel": GOOD, "custom_kernel": GOOD, "strictness": "strict"}, "strictness"),
+    ({"ref_kernel": GOOD, "custom_kernel": GOOD, "gradients": "all"}, "gradients"),
+    (
+        {
+            "ref_kernel": GOOD,
+            "custom_kernel": kernel(CUDA_ADD, "cuda", [X], grid={"x": 1}, block={"x": 32}),
+            "gradients": True,
+        },
+        "custom_kernel -> kernel_type",
+    ),
+    (
+        {"ref_kernel": kernel(TRITON_ADD, "triton", [X], grid={"x": 1}), "custom_kernel": GOOD, "gradients": True},
+        "ref_kernel -> io",
+    ),
     ({"ref_kernel": GOOD, "custom_kernel": kernel(TRITON_ADD, "triton")}, "custom_kernel -> io"),
     ({"ref_kernel": kernel(CUDA_ADD, "cuda"), "custom_kernel": GOOD}, "ref_kernel -> io"),
     ({"ref_code": 1, "custom_code": "x"}, "ref_code"),

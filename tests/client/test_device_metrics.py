@@ -169,7 +169,7 @@ def test_the_command_line_asks() -> None:
     assert asked() == {}
     assert asked("--device-metrics", "--sanitize") == {"device_metrics": "basic", "sanitize": True}
     assert asked("--draw-on", "host") == {"draw_on": "host"}
-    assert asked("--determinism") == {"determinism": True}
+    assert asked("--determinism", "--gradients") == {"determinism": True, "gradients": True}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write('[{"n": 33}]')
         file.flush()

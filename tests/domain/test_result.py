@@ -2,8 +2,11 @@
 
 import json
 import math
+from dataclasses import replace
 
-from domain.result import Outcome, Report, RuntimeStats, Speedup, Status, Timing
+import pytest
+
+from domain.result import Gradients, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 
 STATS = RuntimeStats(1.0, 0.1, 0.9, 1.2, 1.0, 1.1, 1.2)
 
@@ -80,3 +83,41 @@ def test_half_characters_do_not_reach_the_answer():
     outcome = Outcome(Status.RUNTIME_ERROR, "torch", compiled=True, message="\ud800 größe", output="\udcff")
     result = Report(outcome, environment={"host": "here"}).body("j")["kernel_exec_result"]
     assert (result["validation_error"], result["output"]) == ("? größe", "?")
+
+
+def side(forward_ms, together_ms, ci=0.1, speedup=None):
+    forward, together = (replace(timing(relative_ci=ci), latency_ms=ms) for ms in (forward_ms, together_ms))
+    found = Gradients(["output 0"], {"input 1": "none"}, 2.0, forward, speedup)
+    return Outcome(Status.PASSED, "torch", compiled=True, timing=together, gradients=found)
+
+
+def gradients_of(reference, candidate):
+    return Report(candidate, {}, reference).body("id")["kernel_exec_result"]["gradients"]
+
+
+def test_the_backward_is_the_difference_with_both_intervals():
+    found = gradients_of(side(3.0, 9.0), side(3.0, 7.0, speedup=Speedup(1.0, 0.9, 1.1, "not_distinguishable")))
+    assert found["backward"]["latency_ms"] == 4.0 and "less the forward" in found["backward"]["method"]
+    assert found["backward"]["half_width_ms"] == pytest.approx(math.hypot(0.3, 0.7))
+    assert found["forward"]["latency_ms"] == 3.0 and found["not_compared"] == {"input 1": "none"}
+    assert found["speedup"]["forward"]["ratio"] == 1.0
+    backward = found["speedup"]["backward"]
+    assert backward["ratio"] == 1.5
+    of_reference, own = math.hypot(0.3, 0.9), math.hypot(0.3, 0.7)
+    assert backward["ci_low"] == pytest.approx((6 - of_reference) / (4 + own))
+    assert backward["ci_high"] == pytest.approx((6 + of_reference) / (4 - own))
+
+
+def test_an_unknown_interval_or_a_difference_near_zero_says_so():
+    found = gradients_of(side(3.0, 9.0), side(3.0, 7.0, ci=None))
+    assert found["backward"]["half_width_ms"] is None and found["speedup"]["backward"]["ci_low"] is None
+    assert found["speedup"]["forward"] is None
+    near_zero = gradients_of(side(3.0, 9.0), side(6.9, 7.0))
+    assert near_zero["speedup"]["backward"] is None and near_zero["backward"]["latency_ms"] == pytest.approx(0.1)
+
+
+def test_a_wrong_kernel_has_no_time_of_a_pass():
+    wrong = replace(side(3.0, 7.0), status=Status.WRONG_RESULT, timing=None)
+    found = gradients_of(replace(side(3.0, 9.0), timing=None), wrong)
+    assert found["forward"] is found["backward"] is None and "speedup" not in found
+    assert found["compared"] == ["output 0"]

@@ -152,14 +152,14 @@ def _output(
             unsound=f"the reference leaves the range of {str(expected.dtype).removeprefix('torch.')} there"
         )
     noise = torch.where(settled, noise, 0.0)
-    allowed = tolerance.atol + tolerance.rtol * exact_values.abs() + share * (noise.amax() if tied else _around(noise))
+    allowed = tolerance.atol + tolerance.rtol * exact_values.abs() + share * (noise.amax() if tied else around(noise))
     if bool((settled & ((reference_values - exact_values).abs() > allowed)).any()):
         return NoiseCheck(unsound="the reference is itself not within tolerance of its own float64 run there")
     wrong = settled & ~(candidate_values.isfinite() & ((candidate_values - exact_values).abs() <= allowed))
     return _summary(index, wrong, settled, expected, actual)
 
 
-def _around(noise: torch.Tensor) -> torch.Tensor:
+def around(noise: torch.Tensor) -> torch.Tensor:
     """Each element's own noise, or the largest of the means along its dimensions."""
     widest = noise
     for dimension, size in enumerate(noise.shape):

@@ -216,6 +216,9 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
         "--determinism", action="store_true", default=None, help="also check that equal inputs give equal bits"
     )
     group.add_argument("--cases", type=Path, metavar="FILE", help="a JSON list of the cases to judge the kernel for")
+    group.add_argument(
+        "--gradients", action="store_true", default=None, help="compare: also judge and time the backward"
+    )
     group.add_argument("--replay-seed", metavar="HEX", help="the inputs of an earlier job")
 
 

@@ -13,7 +13,7 @@ from domain.flags import FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.listing import Form
 from domain.request import Request
-from domain.result import Comparison, DeviceReport, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from domain.result import Comparison, DeviceReport, Gradients, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 from tasks.evaluation import multi_process
 from tasks.evaluation.multi_process import evaluate_in_processes
 from tasks.runtime.stream_isolation import Queues, RestartJob
@@ -94,6 +94,23 @@ def test_a_speed_up_is_told_with_what_both_sides_took_in_each_process(monkeypatc
     ((ratios, *timings),) = told
     assert [one.ratio for one in ratios] == [2.01, 2.03, 2.02, 2.04]
     assert [[one.latency_ms for one in side] for side in timings] == [[2.0, 6.0, 4.0, 8.0], [1.0, 3.0, 2.0, 4.0]]
+
+
+def test_the_forward_passes_of_all_processes_are_pooled() -> None:
+    class Differentiating(Judge):
+        def __call__(self, request: Request, queues: Queues) -> Report:
+            report = super().__call__(request, queues)
+            assert report.reference is not None and report.speedup is not None
+            sides = (report.outcome, report.reference)
+            found = [Gradients(["output 0"], {}, 1.0, side.timing, report.speedup) for side in sides]
+            own, other = (replace(side, gradients=one) for side, one in zip(sides, found, strict=True))
+            return replace(report, outcome=own, reference=other)
+
+    report = evaluate_in_processes(Differentiating(1.0, 2.0, 3.0, 4.0), replace(COMPARED, gradients=True))
+    gradients = report.outcome.gradients
+    assert gradients is not None and gradients.forward is not None and gradients.forward_speedup is not None
+    assert gradients.forward.per_process_ms == [1.0, 2.0, 3.0, 4.0]
+    assert gradients.forward_speedup.ratio == pytest.approx(2.025, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_only_who_asks_and_only_for_the_same(records: JobStore) -> None:
         replace(AGAIN, profile=True),
         replace(AGAIN, draw_on=DrawOn.HOST),
         replace(AGAIN, determinism=True),
+        replace(AGAIN, gradients=True),
         replace(AGAIN, replay_seed="ab"),
     ):
         assert asked(records, other) is None, other

@@ -1,0 +1,100 @@
+"""Gradients of a comparison: which of them both kernels compute, and the forward pass by itself before both passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from domain import value as values
+from domain.gradients import GradientPlan
+from domain.result import Gradients, Speedup, Timing
+from tasks.correctness.input_source import TrialInputs
+from tasks.correctness.load_stage import Preparation
+from tasks.correctness.trials import Trials
+from tasks.evaluation.device_scope import DeviceScope
+from tasks.runtime.job_context import JobContext
+from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.memory_plan import MemoryPlan
+from tasks.runtime.stream_isolation import Streams
+from tasks.timing.timing_stage import Timekeeper
+from validation.seeds import derive_seed
+
+NO_INPUT_GRADIENT = "the reference has no gradient for it"
+NOT_OF_BOTH = "the kernel has no parameter of this name and shape"
+
+
+class GradientPasses:
+    """The passes of one comparison. A call computes what the reference's `gradients` say (`domain/gradients.py`)."""
+
+    def __init__(self, job: JobContext, kernel_runs: list[KernelRun]) -> None:
+        self._job = job
+        self._kernel_runs = kernel_runs
+        self._reference, self._candidate = kernel_runs
+        self._not_compared: dict[str, str] = {}
+        self._forward: dict[str, Timing | None] = {}
+        self._forward_speedup: Speedup | None = None
+
+    def judge_forward(
+        self, device: DeviceScope, memory: MemoryPlan, preparation: Preparation, streams: Streams
+    ) -> Trials | None:
+        """Chooses the gradients, then validates and times forward passes; returns their trials if an output is wrong.
+
+        From then on calls compute both passes. Raises Stopped, RestartJob.
+        """
+        if device.inputs is None:
+            raise ValueError("no inputs")
+        plan = self._choose(device.inputs)
+        self._reference.gradients = replace(plan, outputs=(), cotangents=())
+        secret = derive_seed(self._job.secret, "forward")
+        inputs = TrialInputs(self._reference, self._candidate, self._job.worker.device.name, secret)
+        device.example = inputs.first()
+        preparation.first_calls(device.example)
+        streams.check_first_call()
+        trials = Trials(self._job, self._kernel_runs, inputs, device.example, memory)
+        trials.validate()
+        timekeeper = Timekeeper(trials, streams)
+        if trials.right:
+            timekeeper.time()
+        if not trials.right:
+            return trials
+        self._forward = {run.role: run.timing for run in self._kernel_runs}
+        self._forward_speedup = timekeeper.speedup
+        for kernel_run in self._kernel_runs:
+            kernel_run.forget_calls()
+        self._reference.gradients = plan
+        return None
+
+    def record(self) -> str:
+        """Records the forward passes' times after the first call of both passes; returns what each output is."""
+        plan, probe = self._reference.gradients, self._reference.probe
+        if plan is None or probe is None:
+            raise ValueError("not probed")
+        gradients = [f"input {number}" for number in plan.inputs] + [f"parameter {name}" for name in plan.parameters]
+        outputs = range(len(probe.outputs) - len(gradients))
+        compared = [*(f"output {number}" for number in outputs), *(f"gradient of {name}" for name in gradients)]
+        for kernel_run in self._kernel_runs:
+            speedup = self._forward_speedup if kernel_run is self._candidate else None
+            forward = self._forward[kernel_run.role]
+            kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward, speedup)
+        return "outputs in their order: " + ", ".join(compared)
+
+    def _choose(self, inputs: TrialInputs) -> GradientPlan:
+        """The reference's gradients, with the parameters that both modules have by name and shape."""
+        with self._reference.attribute_faults():
+            arguments = inputs.of_owner()
+            plan = self._reference.open_session.differentiable(arguments)
+            own = self._reference.open_session.state().weights
+        with self._candidate.attribute_faults():
+            other = self._candidate.open_session.state()
+        shared = tuple(
+            name
+            for name in plan.parameters
+            if name in other.parameters and name in own and own[name].shape == other.weights[name].shape
+        )
+        floating = [tensor.is_floating_point() for tensor in values.leaves(arguments, torch.Tensor)]
+        without = [number for number, is_floating in enumerate(floating) if is_floating and number not in plan.inputs]
+        self._not_compared = {f"input {number}": NO_INPUT_GRADIENT for number in without} | {
+            f"parameter {name}": NOT_OF_BOTH for name in plan.parameters if name not in shared
+        }
+        return replace(plan, parameters=shared)
