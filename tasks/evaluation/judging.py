@@ -52,7 +52,7 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
 
 
 def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, streams: Streams) -> Trials:
-    kernel_runs = preparation.kernel_runs
+    kernel_runs, memory = preparation.kernel_runs, preparation.memory
     job.enter(Stage.LOAD)
     preparation.time_launches()  # Launch overhead must not count as a kernel's time.
     preparation.load()
@@ -65,7 +65,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     passes = GradientPasses(job, kernel_runs) if job.request.gradients else None
     if (
         passes is not None
-        and (wrong := passes.judge_forward(device, preparation.memory, preparation, streams)) is not None
+        and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None
     ):
         return wrong
     device.example = device.inputs.first()
@@ -74,7 +74,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     advice = device.weights.advice if device.weights is not None else None
     if passes is not None:
         advice = "; ".join(filter(None, [passes.record(), advice]))
-    trials = Trials(job, kernel_runs, device.inputs, device.example, preparation.memory, advice)
+    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
     _report_interim_result(job, trials, right=trials.right)
     return trials
