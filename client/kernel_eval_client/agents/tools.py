@@ -223,6 +223,8 @@ def _answer(job: Job, source: str = "", reference: str = "") -> CallToolResult:
     figures: dict[str, Any] = {"job_id": result.job_id, "verdict": result.verdict}
     if result.speedup is not None and result.fixed_outputs_pass is None:
         figures |= {"ratio": result.speedup.ratio, "ci_low": result.speedup.ci_low, "ci_high": result.speedup.ci_high}
+    if result.headroom.ratio is not None:
+        figures["headroom"] = result.headroom.ratio
     return _text(brief.of_job(job, source, reference), {FIGURES: figures})
 
 

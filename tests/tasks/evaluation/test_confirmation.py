@@ -11,7 +11,7 @@ from domain.result import Speedup
 from domain.speed.confirmation import FirstResult
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import SOFTMAX, forward, kernel, opened
+from tests.tasks.judging import forward, kernel, opened
 
 FIRST = FirstResult("first", Speedup(50.0, 49.0, 51.0, "faster"), "node7", None, "cpu")
 
@@ -21,13 +21,18 @@ def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
+CHAIN = "for _ in range(40): x = x.cos()\n        return x"
+REFERENCE = f"class Model(nn.Module):\n    def forward(self, x):\n        {CHAIN}\n"
+INPUTS = "def get_inputs():\n    return [torch.randn(256, 256)]\n"
+
+
 def confirming(candidate: str) -> Request:
-    wire = {"kernel": forward(candidate), "reference": kernel(SOFTMAX), "num_trials": 5, "timeout": 60}
+    wire = {"kernel": forward(candidate), "reference": kernel(REFERENCE + INPUTS), "num_trials": 5, "timeout": 60}
     return Request.from_wire(wire | {"confirms": FIRST.to_wire(), "target_precision": 0.5})
 
 
 def test_a_speedup_that_was_luck_does_not_stand(worker: WorkerContext) -> None:
-    body = run(confirming("return torch.softmax(x, -1)"), worker).body("second")
+    body = run(confirming(CHAIN), worker).body("second")
     found = body["confirmation"]
     assert (body["verdict"], found["of"], found["first_speedup"]["ratio"]) == ("passed", "first", 50.0)
     assert (found["verdict_stands"], found["speedup_stands"]) == (True, False)
