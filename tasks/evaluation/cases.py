@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Any
 from domain.case import Case, primary
 from domain.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan
@@ -37,6 +39,9 @@ NOT_USED = (
 QUICK_WINDOW = 0.5
 """Factor of a window's length at `quick`, where each of several cases has MIN_PAIRS rounds: ten cases of a small kernel
 are to hold the device for less than three times one."""
+TIME_RESERVE_FACTOR, RESERVE_S = 3.0, 1.0
+"""A further case is timed only if this many times the duration of the longest one, and this many s, are left."""
+NOT_TIMED = f"not timed, as {TIMEOUT_NEAR}: raise `timeout`, or send fewer cases"
 SHARE_KEPT = 1 / 12
 """Maximum share of the memory for windows that layouts of timed cases may keep until the candidate has ended."""
 
@@ -56,6 +61,7 @@ class _CaseRun:
     speedup: Speedup | None = None
     right: bool | None = None
     """Whether the kernel was right; None if that is not known."""
+    has_time: bool = True
 
 
 class JobCases:
@@ -126,11 +132,16 @@ class JobCases:
         own.shapes, own.right = own.inputs.summary["shapes"], primary_trials.right
         others = [run for run in self._visible if run is not own]
         self._secret.shuffle(others)
+        longest_s = 0.0
         for run in others:
             with self._entered(run):
                 self._validate(run, preparation, primary_trials, streams)
-                if self.right and run.case.timed:
+                # The verdict needs every case validated, and the primary is timed last.
+                run.has_time = self._job.budget.fits(TIME_RESERVE_FACTOR * longest_s + RESERVE_S)
+                if self.right and run.case.timed and run.has_time:
+                    began = time.monotonic()
                     self._time(run, streams)
+                    longest_s = max(longest_s, time.monotonic() - began)
                 self._release(run)
         if others:
             self._return_to_primary(preparation)
@@ -279,7 +290,7 @@ class JobCases:
         return CaseResult(
             run.case,
             status,
-            own.comparison.message if own.comparison is not None else None,
+            NOT_TIMED if is_timed and not run.has_time else own.comparison.message if own.comparison else None,
             run.shapes,
             own.comparison,
             own.timing if is_timed else None,
