@@ -32,6 +32,7 @@ from tasks.timing.timing_stage import Timekeeper
 from validation.seeds import derive_seed
 
 OTHER_CASES = "get_cases() gave other cases in another process of this job: it must not depend on chance or time"
+BESIDE_HIDDEN = "get_cases() has hidden cases: leave out `artifacts` and `profile`, which may show what they are"
 NOT_USED = (
     "the cases say nothing about the inputs: define get_inputs() with their arguments as parameters, or give a "
     "contract (`io`) whose shapes name them"
@@ -99,9 +100,11 @@ class JobCases:
             own = None if requested and requested[0].index is None else owner.open_session.cases()
             if requested and own is not None and [case.name for case in own] != [case.name for case in requested]:
                 raise KernelFault(Status.RUNTIME_ERROR, OTHER_CASES, compiled=True)
-        cases = requested or own
-        if not cases:
-            return None
+            cases = requested or own
+            if not cases:
+                return None
+            if any(case.hidden for case in cases) and (job.request.artifacts or job.request.profile):
+                raise KernelFault(Status.RUNTIME_ERROR, BESIDE_HIDDEN, compiled=True)
         made = cls(job, kernel_runs, cases)
         made._tell_runners()
         return made

@@ -173,6 +173,12 @@ def test_a_hidden_case_is_only_counted(worker: WorkerContext, body: str, status:
         assert "hidden case" in (report.outcome.message or "")
 
 
+def test_a_source_with_hidden_cases_gets_no_profile(worker: WorkerContext) -> None:
+    source = f"{REFERENCE_SOURCE}\ndef get_cases():\n    return [{{'n': 5}}, {{'n': 6, 'hidden': True}}]\n"
+    report = compared(worker, RIGHT, source=source, profile=True)
+    assert report.outcome.status is Status.REFERENCE_FAILED and "leave out" in (report.outcome.message or "")
+
+
 def test_all_processes_judge_the_same_cases_and_their_results_are_merged(worker: WorkerContext) -> None:
     report = compared(worker, RIGHT, determinism=True)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
