@@ -19,7 +19,7 @@ from domain.result import CANDIDATE, REFERENCE
 
 ALONE, COMPARED = {"kernel": CANDIDATE}, {"ref_kernel": REFERENCE, "custom_kernel": CANDIDATE}
 """The kernels of a body of /evaluate and of /compare, with their roles; the first makes the inputs."""
-HIDDEN_CODE = "cannot be returned beside hidden cases: compiled code shows what it was compiled for"
+BESIDE_HIDDEN = "cannot be returned beside hidden cases: code and kernels' names may show what they were made for"
 Path = tuple[int | str, ...]
 
 
@@ -65,8 +65,9 @@ class CaseContracts:
         self._body = body
         self._roles = roles
         self._cases = [] if body.get("cases") is None else self._parsed(body["cases"])
-        if body.get("artifacts") and any(case.hidden for case in self._cases):
-            raise ValidationError(HIDDEN_CODE, "artifacts")
+        for name in ("artifacts", "profile"):
+            if body.get(name) and any(case.hidden for case in self._cases):
+                raise ValidationError(BESIDE_HIDDEN, name)
         kernels = {name: body[name] for name in roles if self._cases and isinstance(body.get(name), dict)}
         self._symbols = {name: symbols for name, kernel in kernels.items() if (symbols := _symbols(kernel.get("io")))}
         self._check_arguments(kernels.get(next(iter(roles)), {}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from domain.case import Case, primary
 from domain.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
 from domain.gradients import ONE_CASE
+from domain.flags import TIMEOUT_NEAR
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan
@@ -31,6 +33,7 @@ from tasks.timing.timing_stage import Timekeeper
 from validation.seeds import derive_seed
 
 OTHER_CASES = "get_cases() gave other cases in another process of this job: it must not depend on chance or time"
+BESIDE_HIDDEN = "get_cases() has hidden cases: leave out `artifacts` and `profile`, which may show what they are"
 NOT_USED = (
     "the cases say nothing about the inputs: define get_inputs() with their arguments as parameters, or give a "
     "contract (`io`) whose shapes name them"
@@ -38,6 +41,9 @@ NOT_USED = (
 QUICK_WINDOW = 0.5
 """Factor of a window's length at `quick`, where each of several cases has MIN_PAIRS rounds: ten cases of a small kernel
 are to hold the device for less than three times one."""
+TIME_RESERVE_FACTOR, RESERVE_S = 3.0, 1.0
+"""A further case is timed only if this many times the duration of the longest one, and this many s, are left."""
+NOT_TIMED = f"not timed, as {TIMEOUT_NEAR}: raise `timeout`, or send fewer cases"
 SHARE_KEPT = 1 / 12
 """Maximum share of the memory for windows that layouts of timed cases may keep until the candidate has ended."""
 
@@ -57,6 +63,7 @@ class _CaseRun:
     speedup: Speedup | None = None
     right: bool | None = None
     """Whether the kernel was right; None if that is not known."""
+    has_time: bool = True
 
 
 class JobCases:
@@ -98,9 +105,11 @@ class JobCases:
                 raise KernelFault(
                     Status.UNSUPPORTED, f"get_cases() does not go with `gradients`: {ONE_CASE}", compiled=True
                 )
-        cases = requested or own
-        if not cases:
-            return None
+            cases = requested or own
+            if not cases:
+                return None
+            if any(case.hidden for case in cases) and (job.request.artifacts or job.request.profile):
+                raise KernelFault(Status.RUNTIME_ERROR, BESIDE_HIDDEN, compiled=True)
         made = cls(job, kernel_runs, cases)
         made._tell_runners()
         return made
@@ -131,11 +140,16 @@ class JobCases:
         own.shapes, own.right = own.inputs.summary["shapes"], primary_trials.right
         others = [run for run in self._visible if run is not own]
         self._secret.shuffle(others)
+        longest_s = 0.0
         for run in others:
             with self._entered(run):
                 self._validate(run, preparation, primary_trials, streams)
-                if self.right and run.case.timed:
+                # The verdict needs every case validated, and the primary is timed last.
+                run.has_time = self._job.budget.fits(TIME_RESERVE_FACTOR * longest_s + RESERVE_S)
+                if self.right and run.case.timed and run.has_time:
+                    began = time.monotonic()
                     self._time(run, streams)
+                    longest_s = max(longest_s, time.monotonic() - began)
                 self._release(run)
         if others:
             self._return_to_primary(preparation)
@@ -284,7 +298,7 @@ class JobCases:
         return CaseResult(
             run.case,
             status,
-            own.comparison.message if own.comparison is not None else None,
+            NOT_TIMED if is_timed and not run.has_time else own.comparison.message if own.comparison else None,
             run.shapes,
             own.comparison,
             own.timing if is_timed else None,

@@ -26,7 +26,16 @@ def reusable(body: Mapping[str, Any]) -> bool:
     sanitizer = kernel.get("sanitizer") or {}
     sides = [metrics.get("candidate"), metrics.get("reference"), *sanitizer.get("tools", {}).values()]
     incomplete = any(part.get("status") == "unavailable" for part in [metrics, sanitizer, *sides] if part)
-    return verdict in RAN and not incomplete and not any(map(_cut_short, (kernel, body.get("ref_result") or {})))
+    # Only `timeout` leaves a case of a right kernel without its time.
+    untimed = verdict == Status.PASSED and any(
+        case["timed"] and case["runtime_ms"] is None for case in body.get("cases") or ()
+    )
+    return (
+        verdict in RAN
+        and not incomplete
+        and not untimed
+        and not any(map(_cut_short, (kernel, body.get("ref_result") or {})))
+    )
 
 
 def _cut_short(side: Mapping[str, Any]) -> bool:

@@ -67,12 +67,16 @@ class Diagnosis:
 
 @dataclass
 class CaseState:
-    """What a kernel run knows of one case of its job: its contract and inputs, first calls, comparison and time."""
+    """What a kernel run knows of one case of its job: its contract and inputs, first calls, comparison and time.
+
+    `upper_bound_ms` is the time of a call by the referee's clock, window overhead included.
+    """
 
     kernel: Kernel
     probe: Probe | None = None
     comparison: Comparison | None = None
     timing: Timing | None = None
+    upper_bound_ms: float = math.inf
 
 
 class KernelRun:
@@ -170,10 +174,10 @@ class KernelRun:
 
     def enter_case(self, state: CaseState) -> CaseState:
         """Takes the state of a case; returns the one that it replaces. The runner is not told."""
-        before = CaseState(self.kernel, self.probe, self.comparison, self.timing)
+        before = CaseState(self.kernel, self.probe, self.comparison, self.timing, self._upper_bound_ms)
         self.kernel, self.probe = state.kernel, state.probe
         self.comparison, self.timing = state.comparison, state.timing
-        self._upper_bound_ms = math.inf
+        self._upper_bound_ms = state.upper_bound_ms
         return before
 
     @property

@@ -121,7 +121,8 @@ def test_a_contract_that_cannot_follow_is_refused() -> None:
         read_evaluate({"kernel": cuda()})
 
 
-def test_compiled_code_is_not_returned_beside_hidden_cases() -> None:
+@pytest.mark.parametrize("more", [{"artifacts": ["ptx"]}, {"profile": True}])
+def test_code_and_names_are_not_returned_beside_hidden_cases(more: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="beside hidden cases"):
-        evaluated([ONE, {"N": 3, "K": 4, "hidden": True}], artifacts=["ptx"])
-    assert evaluated([ONE], artifacts=["ptx"]).artifacts
+        evaluated([ONE, {"N": 3, "K": 4, "hidden": True}], **more)
+    assert evaluated([ONE], **more).cases

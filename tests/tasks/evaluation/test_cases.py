@@ -148,15 +148,15 @@ def test_a_kernel_alone_is_timed_for_its_own_cases(worker: WorkerContext) -> Non
     assert all(case["runtime_ms"] > 0 for case in report.body("id")["cases"])
 
 
-SECRET = {"name": "secret", "arguments": {"n": 77, "k": 91}, "hidden": True, "timed": False}
+SECRET = {"name": "secret", "arguments": {"n": 7717, "k": 19}, "hidden": True, "timed": False}
 
 
 @pytest.mark.parametrize(
     ("body", "status", "passed"),
     [
         (f"print(x.shape)\n        {RIGHT}", Status.PASSED, 1),
-        (f"print(x.shape)\n        if len(x) == 77: return x\n        {RIGHT}", Status.WRONG_RESULT, 0),
-        (f"assert len(x) != 77, x.shape\n        {RIGHT}", Status.RUNTIME_ERROR, 0),
+        (f"print(x.shape)\n        if len(x) == 7717: return x\n        {RIGHT}", Status.WRONG_RESULT, 0),
+        (f"assert len(x) != 7717, x.shape\n        {RIGHT}", Status.RUNTIME_ERROR, 0),
     ],
     ids=["right", "wrong", "fails"],
 )
@@ -166,11 +166,17 @@ def test_a_hidden_case_is_only_counted(worker: WorkerContext, body: str, status:
     assert report.outcome.status is status
     assert len(answer["cases"]) == 3 and answer["cases_summary"]["hidden"]["count"] == 1
     assert answer["cases_summary"]["hidden"]["passed"] == passed
-    assert not any(size in leaves(answer, int) for size in (77, 91))
+    assert not {7717, 7717 * 19, 2 * 7717 * 19} & set(leaves(answer, int))
     text = json.dumps(answer)
-    assert not any(told in text for told in ("secret", "77, 91", "torch.Size", "n=77"))
+    assert not any(told in text for told in ("secret", "7717, 19", "torch.Size", "n=7717"))
     if status is not Status.PASSED:
         assert "hidden case" in (report.outcome.message or "")
+
+
+def test_a_source_with_hidden_cases_gets_no_profile(worker: WorkerContext) -> None:
+    source = f"{REFERENCE_SOURCE}\ndef get_cases():\n    return [{{'n': 5}}, {{'n': 6, 'hidden': True}}]\n"
+    report = compared(worker, RIGHT, source=source, profile=True)
+    assert report.outcome.status is Status.REFERENCE_FAILED and "leave out" in (report.outcome.message or "")
 
 
 def test_all_processes_judge_the_same_cases_and_their_results_are_merged(worker: WorkerContext) -> None:

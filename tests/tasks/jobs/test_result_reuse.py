@@ -208,3 +208,13 @@ def test_only_while_it_is_kept_and_a_worker_lives_that_would_answer_alike(record
     assert asked(records, replace(AGAIN, gpu="cpu")) == "first"
     redis.delete("job:first:result")
     assert asked(records) is None
+
+
+@pytest.mark.parametrize("runtime_ms", [0.2, None])
+def test_a_result_whose_cases_the_timeout_left_untimed_is_not_reused(runtime_ms: float | None) -> None:
+    cases = [
+        {"timed": True, "runtime_ms": 0.1},
+        {"timed": True, "runtime_ms": runtime_ms},
+        {"timed": False, "runtime_ms": None},
+    ]
+    assert reusable(report().body("id") | {"cases": cases}) == (runtime_ms is not None)
