@@ -40,7 +40,7 @@ class Kernel:
 
     @property
     def has_host_code(self) -> bool:
-        """Whether code of the source runs on the host: Python does, the device code of `cuda` does not (ADR 41)."""
+        """Whether code of the source runs on the host: Python does, the device code of `cuda` does not (ADR 40)."""
         return self.kernel_type is not KernelType.CUDA
 
     @property

@@ -1,5 +1,5 @@
 """The runner: UNTRUSTED. The zygote forks it for one submission, or for several without host code of a candidate
-(docs/adr/0041); it obeys the referee's messages, then is killed.
+(docs/adr/0040); it obeys the referee's messages, then is killed.
 
 Nothing that it replies is a verdict: the referee reads outputs from the arena, and its own clock. The replies only
 report progress. A wrong reply can harm only the runner's own submission.

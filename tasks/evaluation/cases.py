@@ -17,8 +17,8 @@ from typing import Any
 from domain.case import Case, primary
 from domain.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
-from domain.gradients import ONE_CASE
 from domain.flags import TIMEOUT_NEAR
+from domain.gradients import ONE_CASE
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan

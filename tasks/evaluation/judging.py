@@ -63,10 +63,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
         preparation.share_weights(device.weights)
     job.enter(Stage.VALIDATE)
     passes = GradientPasses(job, kernel_runs) if job.request.gradients else None
-    if (
-        passes is not None
-        and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None
-    ):
+    if passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
         return wrong
     device.example = device.inputs.first()
     preparation.first_calls(device.example)

@@ -1,4 +1,4 @@
-"""Judges a job again in a new process, if its candidate had one of earlier jobs and did not pass there (ADR 41)."""
+"""Judges a job again in a new process, if its candidate had one of earlier jobs and did not pass there (ADR 40)."""
 
 from __future__ import annotations
 

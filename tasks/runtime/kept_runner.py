@@ -1,7 +1,7 @@
 """Keeps the runner of one kernel for the next job that may have it: its context, its libraries, its compiled kernels.
 
 Only a job with the same key (`tasks.runtime.runner_keys`) gets it. A runner in which anything of the last job is left
-is ended (docs/adr/0037, docs/adr/0041).
+is ended (docs/adr/0037, docs/adr/0040).
 """
 
 from __future__ import annotations
