@@ -22,7 +22,7 @@ from benchmarks.jobs import groups
 from benchmarks.timing import judged
 from benchmarks.timing_cases import spin
 from domain.budget import Budget
-from domain.case import Case
+from domain.cases.case import Case
 from domain.paths import ROOT
 from domain.request import Request
 from domain.result import Report

@@ -27,7 +27,7 @@ class Kernel:
 
     `is_reference` is its role in the request, and selects the class where the source has two. `under_compile` is
     internal: a reference that is called through torch.compile, as a baseline. `case` selects the keyword arguments of
-    `get_inputs()` (`domain.case.Case.selector`); only the kernel that makes the inputs has it.
+    `get_inputs()` (`domain.cases.case.Case.selector`); only the kernel that makes the inputs has it.
     """
 
     source_code: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from domain.budget import Budget
-from domain.case import Case, primary
+from domain.cases.case import Case, primary
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
 from domain.draw_on import DrawOn
 from domain.input_grade import Strictness

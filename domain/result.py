@@ -12,7 +12,7 @@ from domain.flags import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 if TYPE_CHECKING:
-    from domain.case_result import CaseResults
+    from domain.cases.case_result import CaseResults
 
 CANDIDATE, REFERENCE = "candidate", "reference"
 """The sides of a job; a kernel that is judged alone is the candidate."""

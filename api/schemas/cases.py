@@ -12,7 +12,7 @@ from api.schemas.fields import Anything
 from api.schemas.kernel import KernelSchema
 from api.schemas.launch import AXES
 from domain import expression
-from domain.case import ARGUMENTS, MAX_CASES, Case, CaseError, parse_cases, primary
+from domain.cases.case import ARGUMENTS, MAX_CASES, Case, CaseError, parse_cases, primary
 from domain.contract import IOContract
 from domain.expression import ExpressionError, Number
 from domain.result import CANDIDATE, REFERENCE

@@ -33,7 +33,7 @@ from backends.source.error_report import asks_for_gpu, fault, gradient_hint, rea
 from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
-from domain.case import keyword_arguments
+from domain.cases.case import keyword_arguments
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan

@@ -19,7 +19,7 @@ import torch
 from backends.base import Executable, Target, Task
 from backends.registry import backend
 from domain import value as values
-from domain.case import described_case
+from domain.cases.case import described_case
 from domain.kernel import Kernel
 from domain.value import TensorRef
 from sandbox.isolation.clean_env import NVML_CHECK

@@ -12,7 +12,7 @@ import torch
 
 from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
-from domain.case import Case, CaseError, parse_cases
+from domain.cases.case import Case, CaseError, parse_cases
 from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault

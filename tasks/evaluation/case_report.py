@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from domain.case_result import CaseResult, CaseResults
+from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
 from domain.result import Comparison, Outcome, Report, Robustness, Status, Timing
 from profiling.results.case_mean import mean_speedup, mean_timing

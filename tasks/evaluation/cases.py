@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from domain.case import Case, primary
-from domain.case_result import CaseResult, CaseResults
+from domain.cases.case import Case, primary
+from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR
 from domain.gradients import ONE_CASE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from domain.case import Case
-from domain.case_result import CaseResult, CaseResults
+from domain.cases.case import Case
+from domain.cases.case_result import CaseResult, CaseResults
 from domain.flags import Flag
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 

@@ -8,7 +8,7 @@ import pytest
 from marshmallow import ValidationError
 
 from api.schemas.request import read_compare, read_evaluate
-from domain.case import MAX_CASES
+from domain.cases.case import MAX_CASES
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from domain.case import Case
+from domain.cases.case import Case
 from domain.result import Comparison, Speedup, Status, Timing
 
 

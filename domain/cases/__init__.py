@@ -1,0 +1,1 @@
+"""The cases of one job, and what is found for each."""
