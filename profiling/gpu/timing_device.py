@@ -14,7 +14,7 @@ CACHED_SHARE = 40
 """Divisor of a GPU's memory: each pool child caches at most that part between jobs. To free 1.5 GiB and allocate it
 again takes 15 ms of the next job (docs/measurements.md). Four pool children cache a tenth."""
 
-ROOM_SHARE = 5 / 8
+ROOM_SHARE, CROWDED_SHARE = 5 / 8, 3 / 8
 """Share of the device's memory that is free when runners may end later: all of it less a quarter, and less the eighth
 for pooled contexts (tasks.runtime.worker_context)."""
 
@@ -91,6 +91,11 @@ class Device:
         It is False on the host: even ending processes take time on its few cores.
         """
         return self.is_cuda and self.free > ROOM_SHARE * self.memory
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so little memory is free that a context which waits for a job may lack a job that runs."""
+        return self.is_cuda and self.free < CROWDED_SHARE * self.memory
 
     @property
     def usable(self) -> bool:

@@ -56,7 +56,11 @@ class MemoryPlan:
         self._kernel_runs = kernel_runs
         self._worker = worker = job.worker
         self._call_bytes = 0
+        if worker.device.is_crowded:
+            worker.end_idle_runners()
         self._free_bytes = worker.device.free
+        self._held_bytes = worker.device.memory - self._free_bytes if worker.device.is_crowded else 0
+        """Device memory of other processes, if they leave little of it; else 0."""
         self._reference_bytes: int | None = None
         self._eviction: ArenaEviction | None = None
         self._copies_bytes = 0
@@ -75,18 +79,23 @@ class MemoryPlan:
         Raises KernelFault (OUT_OF_MEMORY) if the calls do not fit in any arrangement.
         """
         needed = COPIES_OF_INPUTS * input_bytes + COPIES_OF_OUTPUTS * output_bytes
-        if needed > self._worker.one_call_memory:
+        if needed > self._left_of(self._worker.one_call_memory):
+            held = f", of which other processes hold {_mib(self._held_bytes)}" if self._held_bytes else ""
             raise KernelFault(
                 Status.OUT_OF_MEMORY,
                 f"one call has {_mib(input_bytes)} of inputs and {_mib(output_bytes)} of outputs; the smallest way to "
                 f"judge it takes {_mib(needed)}, and this worker allows {_mib(self._worker.one_call_memory)} of the "
-                "device's memory: make them smaller, or send the job to a larger GPU",
+                f"device's memory{held}: make them smaller, or send the job to a larger GPU",
                 compiled=True,
             )
         self._copies_bytes = max(self._copies_bytes, needed)
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
-        if self._usual_bytes > self._worker.usual_memory:
+        if self._usual_bytes > self._left_of(self._worker.usual_memory):
             self._choose_one_call()
+
+    def _left_of(self, limit: int) -> int:
+        """The same part of the memory that other processes leave as `limit` is of the whole device's."""
+        return int(limit * (1 - self._held_bytes / self._worker.device.memory))
 
     @property
     def _usual_bytes(self) -> int:
@@ -139,7 +148,7 @@ class MemoryPlan:
         if held <= MAX_HELD_SHARE * device.memory:
             raise InfrastructureFault(
                 f"the referee lacks device memory for small calls, and the kernel holds only {_mib(held)} of "
-                f"{_mib(device.memory)}: {error}"
+                f"{_mib(device.memory)}, of which {_mib(self._free_bytes)} were free before: {error}"
             ) from None
         message = f"this kernel held {_mib(held)} of the device's {_mib(device.memory)}, and the referee lacked memory"
         candidate.fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
@@ -176,7 +185,8 @@ class MemoryPlan:
 
     def _restart(self, began: float) -> None:
         """Raises RestartJob if `one_call` frees much of the device's memory and there is time; returns otherwise."""
-        if self.one_call or self._usual_bytes <= self._worker.device.memory // LEAST_GAIN:
+        gains_little = not self._held_bytes and self._usual_bytes <= self._worker.device.memory // LEAST_GAIN
+        if self.one_call or gains_little:
             return
         next_queues = with_time_spent(self._job.queues, self._kernel_runs, began, self._job.request.timeout)
         if next_queues is not None:

@@ -64,7 +64,7 @@ class RunnerPool:
     `fork` starts a runner in a folder, `new_folder` makes such a folder, and `quiet` is a block in which no window
     runs. The pool offers a job `spare` runners more than it needs, and keeps at most `room` between jobs. Without
     `contexts`, as on a host without a GPU, it only forks them. Any job of the device may end the runners that are in
-    `idle`, if it lacks device memory."""
+    `idle`, if it lacks device memory. While `is_crowded()`, the pool makes no runner that a job does not need."""
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class RunnerPool:
         *,
         contexts: bool = True,
         idle: IdleProcesses | None = None,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._fork = fork
         self._new_folder = new_folder
@@ -84,6 +85,7 @@ class RunnerPool:
         self._room = room
         self._contexts = contexts
         self._idle = idle
+        self._is_crowded = is_crowded
         self._lately: deque[int] = deque(maxlen=LATELY)
         self._waiting: list[PooledRunner] = []
 
@@ -143,6 +145,8 @@ class RunnerPool:
         also replaces each runner that a job has taken.
         """
         with self._claimed():
+            if self._is_crowded():
+                return
             needed = max(self._lately, default=0)
             most = min(needed + self._spare - 1 + AT_ONCE, self._room) if needed else 0
             # Not for each runner that is taken, where there is room for more: several take hardly longer than one.
@@ -194,9 +198,10 @@ class RunnerPool:
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
     ) -> list[PooledRunner]:
         self._lately.append(len(folders))
-        enough = len(folders) + self._spare
+        crowded = self._is_crowded()
+        enough = len(folders) + (0 if crowded else self._spare)
         fewest = min(TO_CHOOSE * len(folders), enough)
-        beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
+        beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow and not crowded else 0
         # With too few to choose from, it tries for all of them with those that follow, then for fewer, then for the
         # need.
         for target in dict.fromkeys((enough + beyond, enough, len(folders))):

@@ -108,6 +108,7 @@ class WorkerContext(BuildSession):
             room=room,
             contexts=self.device.is_cuda,
             idle=self._idle,
+            is_crowded=lambda: self.device.is_crowded,
         )
         self.card = CardMonitor(self.device.uuid)
         self.warm_reference = KeptRunner(REFERENCE_JOBS, settings().warm_reference, self.device, yielding, self._idle)

@@ -265,6 +265,20 @@ def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there
         assert left == ready
 
 
+def test_on_a_crowded_device_none_is_made_that_no_job_needs() -> None:
+    crowded = True
+    standbys = RunnerPool(
+        *(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8),
+        is_crowded=lambda: crowded,
+    )
+    assert len(standbys.take([NOWHERE, NOWHERE], None, never, more_follow=True)) == 2
+    standbys.refill()
+    assert standbys.ready == 0
+    crowded = False
+    standbys.refill()
+    assert standbys.ready > 0
+
+
 def test_no_more_wait_between_jobs_than_there_is_room_for() -> None:
     standbys = RunnerPool(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 2, 2)
     for _ in range(3):

@@ -1,0 +1,86 @@
+"""How a job's calls share the memory that other processes leave of the device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from domain.fault import InfrastructureFault, KernelFault
+from domain.result import Status
+from tasks.runtime.memory_plan import Arrangement, MemoryPlan
+from tasks.runtime.stream_isolation import Queues, RestartJob
+
+GIB = 1 << 30
+MEMORY = 80 * GIB
+
+
+class Card:
+    """A card of 80 GiB whose idle contexts take 10 GiB until they are ended."""
+
+    is_cuda = True
+    memory = MEMORY
+
+    def __init__(self, held: int) -> None:
+        self.free = MEMORY - held - 10 * GIB
+        self.ended = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.free < 3 / 8 * MEMORY
+
+    def end_idle(self) -> None:
+        self.free += 10 * GIB if not self.ended else 0
+        self.ended += 1
+
+    def empty_cache(self) -> None: ...
+
+
+def plan_on(card: Card) -> MemoryPlan:
+    worker = SimpleNamespace(
+        device=card,
+        usual_memory=MEMORY * 2 // 5,
+        one_call_memory=MEMORY * 9 // 10,
+        end_idle_runners=card.end_idle,
+        evict_by=lambda _: None,
+    )
+    job = SimpleNamespace(worker=worker, queues=Queues(), request=SimpleNamespace(timeout=60.0))
+    runner = SimpleNamespace(evict_by=lambda _: None)
+    runs = [
+        SimpleNamespace(
+            open_session=runner, role=role, fault=None, build=SimpleNamespace(seconds=0.0), close=lambda: None
+        )
+        for role in ("reference", "candidate")
+    ]
+    return MemoryPlan(cast(Any, job), cast(Any, runs))
+
+
+@pytest.mark.parametrize(
+    ("held", "arrangement"), [(0, Arrangement.USUAL), (40, Arrangement.USUAL), (56, Arrangement.ONE_CALL)]
+)
+def test_a_call_is_arranged_by_what_other_processes_leave(held: int, arrangement: Arrangement) -> None:
+    plan = plan_on(Card(held * GIB))
+    plan.admit(GIB)  # All copies of the usual arrangement take 12 GiB.
+    assert plan.arrangement is arrangement
+
+
+def test_contexts_that_wait_for_a_job_give_way_first() -> None:
+    crowded, roomy = Card(56 * GIB), Card(40 * GIB)
+    plan_on(crowded), plan_on(roomy)
+    assert (crowded.ended, roomy.ended) == (1, 0)
+
+
+def test_a_call_that_would_fit_an_empty_device_is_refused_with_what_others_hold() -> None:
+    plan_on(Card(0)).admit(20 * GIB)
+    with pytest.raises(KernelFault, match="of which other processes hold 57344 MiB") as refused:
+        plan_on(Card(56 * GIB)).admit(20 * GIB)
+    assert refused.value.status is Status.OUT_OF_MEMORY
+
+
+def test_small_calls_get_a_leaner_try_where_others_hold_the_device() -> None:
+    with pytest.raises(RestartJob), plan_on(Card(56 * GIB)).retried():
+        raise torch.OutOfMemoryError
+    with pytest.raises(InfrastructureFault, match="of which 71680 MiB were free before"), plan_on(Card(0)).retried():
+        raise torch.OutOfMemoryError
