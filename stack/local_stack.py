@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from redis import Redis
+from redis.exceptions import RedisError
 
 from domain.fault import InfrastructureFault
 from domain.paths import ROOT
@@ -69,6 +71,8 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
     gpus = devices.chosen(devices.installed(), settings.gpu_device, environment.visible_devices())
     _require_free(settings)
     _require_lease_folder()
+    if environment.is_set("CELERY_BROKER_URL"):
+        _require_redis(settings)
     with contextlib.ExitStack() as cleanup:
         # Cleaned up in reverse order: the folder is removed when no process uses it any more.
         directory = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
@@ -117,6 +121,19 @@ def _require_lease_folder() -> None:
         device_lease.create_folder()
     except (InfrastructureFault, OSError) as error:
         raise StartError(f"jobs cannot queue for a device: {error}") from error
+
+
+def _require_redis(settings: Settings) -> None:
+    """Raises StartError if the Redis server that was named does not answer."""
+    redis = Redis.from_url(settings.broker_url, socket_connect_timeout=PROBE_S, socket_timeout=PROBE_S)
+    try:
+        redis.ping()
+    except RedisError as error:
+        raise StartError(
+            f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable to have one started"
+        ) from error
+    finally:
+        redis.close()
 
 
 def _queue(settings: Settings) -> Path:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from domain.paths import ROOT
+from tests.conftest import free_port
 from tests.stack.serving import READY_S, STOP_S, Serving, assert_nothing_left, serve, wait_for
 
 HANGING = {
@@ -69,6 +70,20 @@ def test_a_killed_worker_and_a_killed_server_are_replaced(serving: Serving) -> N
 def _says(process: psutil.Process, words: list[str]) -> bool:
     line = " ".join(process.cmdline())
     return all(word in line for word in words)
+
+
+def test_a_redis_server_that_does_not_answer_is_said_at_once(tmp_path: Path) -> None:
+    given = {"CELERY_BROKER_URL": f"redis://:secret@127.0.0.1:{free_port()}/0", "LOG_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "stack", "serve"],
+        cwd=ROOT,
+        env={**os.environ, "PORT": str(free_port()), **given},
+        capture_output=True,
+        text=True,
+        timeout=STOP_S,
+    )
+    assert done.returncode == 1
+    assert "no Redis server answers at CELERY_BROKER_URL" in done.stdout and "secret" not in done.stdout
 
 
 def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
