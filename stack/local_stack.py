@@ -130,7 +130,7 @@ def _require_redis(settings: Settings) -> None:
         redis.ping()
     except RedisError as error:
         raise StartError(
-            f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable to have one started"
+            f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable for one of its own"
         ) from error
     finally:
         redis.close()
