@@ -265,8 +265,11 @@ def test_the_time_over_the_least_time_counts_operations_but_at_the_smallest_budg
     assert found.timing is not None and found.headroom is not None
     assert found.headroom["ratio"] == pytest.approx(found.timing.latency_ms / (2 * 512**3 / 1e9 * 1e3))
     assert (found.headroom["bound"], found.headroom["basis"]) == ("arithmetic", "bytes_and_operations")
-    quick = judged(worker, candidate(), large, budget="quick").outcome.headroom
-    assert quick is not None and quick["ratio"] is None and quick["unavailable"] == "no_work"
+    quick = judged(worker, candidate(), large, budget="quick").outcome
+    assert quick.timing is not None and quick.headroom is not None
+    is_bound = FlagCode.UPPER_BOUND in codes(quick.timing.flags)  # On a busy host.
+    assert quick.headroom["ratio"] is None
+    assert quick.headroom["unavailable"] == ("time_is_a_bound" if is_bound else "no_work")
 
 
 def test_a_count_that_only_places_the_time_is_no_flag(
