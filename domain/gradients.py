@@ -18,7 +18,7 @@ ONE_CASE = "the backward is judged for one set of shapes: send a job for each ca
 
 @dataclass(frozen=True)
 class GradientPlan:
-    """Which gradients both kernels of a comparison compute.
+    """The gradients that both kernels of a comparison compute.
 
     - `inputs`: indexes among the tensors of the arguments, depth first.
     - `parameters`: names of the module's parameters.

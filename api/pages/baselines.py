@@ -26,7 +26,7 @@ def tiles(result: Mapping[str, Any]) -> list[Tile]:
 
 def sentence(result: Mapping[str, Any]) -> str:
     """The speed-up over torch.compile, with a blank before it; empty where it was not asked for."""
-    return "".join(f" {_told(each)}" for each in _others(result))
+    return "".join(f" {_sentence(each)}" for each in _others(result))
 
 
 def _others(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -42,10 +42,10 @@ def _tile(each: Mapping[str, Any]) -> Tile:
     return Tile(title, f"{words.figure(speedup['ratio'])}×", interval + breaks)
 
 
-def _told(each: Mapping[str, Any]) -> str:
-    speedup, whose = each["speedup"], f"the reference under torch.{each['name']}"
+def _sentence(each: Mapping[str, Any]) -> str:
+    speedup, reference = each["speedup"], f"the reference under torch.{each['name']}"
     if speedup is None:
-        return f"Its speed-up over {whose} is unknown: {words.sentence(each['unavailable']['message'])}"
+        return f"Its speed-up over {reference} is unknown: {words.sentence(each['unavailable']['message'])}"
     low, high = words.figure(speedup["ci_low"]), words.figure(speedup["ci_high"])
     ratio = words.figure(speedup["ratio"])
-    return f"It is {ratio} times as fast as {whose} (95 % interval {low} to {high})."
+    return f"It is {ratio} times as fast as {reference} (95 % interval {low} to {high})."

@@ -63,7 +63,7 @@ def cases_text(cases: Sequence[Case]) -> str:
 
 
 def in_cases(result: Mapping[str, Any]) -> str:
-    """What a sentence about the outputs says of a job's cases; empty without any."""
+    """The part about cases in a sentence about the outputs; empty without any."""
     summary = result.get("cases_summary")
     if not summary:
         return ""

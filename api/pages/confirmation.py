@@ -8,7 +8,7 @@ from typing import Any
 from api.pages import words
 from domain.speed.confirmation import Finding
 
-_SAID = {
+_SENTENCES = {
     Finding.CONFIRMED: "It confirms job {of}, which said {first} times.",
     Finding.LARGER: "It confirms job {of}, which said only {first} times.",
     Finding.SMALLER: "It does not confirm job {of} in full, which said {first} times.",
@@ -20,14 +20,15 @@ _SAID = {
 
 def sentence(result: Mapping[str, Any]) -> str:
     """The sentence, with a blank before it; empty for a job that confirms none."""
-    found = result.get("confirmation")
-    if not found:
+    finding = result.get("confirmation")
+    if not finding:
         return ""
-    if not found["verdict_stands"]:
-        return f" It does not confirm job {found['of']}, which passed."
-    said = _SAID[Finding(found["finding"])].format(of=found["of"], first=words.figure(found["first_speedup"]["ratio"]))
-    together = found["together"]
+    if not finding["verdict_stands"]:
+        return f" It does not confirm job {finding['of']}, which passed."
+    first = words.figure(finding["first_speedup"]["ratio"])
+    text = _SENTENCES[Finding(finding["finding"])].format(of=finding["of"], first=first)
+    together = finding["together"]
     if together is None:
-        return f" {said}"
+        return f" {text}"
     low, high = words.figure(together["ci_low"]), words.figure(together["ci_high"])
-    return f" {said} Both together support {words.figure(together['ratio'])} times (95 % interval {low} to {high})."
+    return f" {text} Both together support {words.figure(together['ratio'])} times (95 % interval {low} to {high})."

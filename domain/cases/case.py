@@ -50,7 +50,7 @@ class Case:
 
     @property
     def selector(self) -> dict[str, Any]:
-        """What `Kernel.case` holds of it: the arguments, or the place in the source's own list."""
+        """The value of `Kernel.case`: the arguments, or the place in the source's own list."""
         return {"arguments": self.arguments} if self.index is None else {"index": self.index}
 
     @property

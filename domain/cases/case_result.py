@@ -12,7 +12,7 @@ from domain.result import Comparison, Speedup, Status, Timing
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What one case showed, as far as the job came.
+    """The result of one case, as far as the job came.
 
     - `status`: PASSED, WRONG_RESULT, or how a kernel failed; None if the case was not judged.
     - `timing`, `reference_timing`, `speedup`: None if the case is not timed, and if the kernel is wrong in any case.

@@ -1,1 +1,1 @@
-"""What is said about a speed: over baselines, confirmed or not, and how far from the least time."""
+"""Statements about a speed: over baselines, confirmed or not, and how far from the least time."""

@@ -10,7 +10,7 @@ from domain.result import Speedup
 
 
 class Finding(StrEnum):
-    """What the second measurement says about the first speed-up."""
+    """The second measurement's finding about the first speed-up."""
 
     CONFIRMED = "confirmed"
     """The two agree within their intervals."""

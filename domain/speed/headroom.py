@@ -11,7 +11,7 @@ from domain.result import Timing
 
 
 class Basis(StrEnum):
-    """What the least time counts. Work that is not counted makes it too short, and the ratio too large."""
+    """The work that the least time counts. Work that is not counted makes it too short, and the ratio too large."""
 
     BYTES = "bytes"
     """The call's tensors, each once. A kernel that computes much may be near its limit at a large ratio."""

@@ -29,7 +29,7 @@ def confirmation(first: FirstResult, second: Report) -> Confirmation:
 
 
 def compare_speedups(first: Speedup, second: Speedup | None) -> Finding:
-    """What the second measurement says about the first.
+    """The second measurement's finding about the first.
 
     They agree if their logarithms differ by no more than the 95 % interval of a difference of two independent
     measurements, and TOLERANCE.

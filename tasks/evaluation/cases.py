@@ -181,7 +181,7 @@ class JobCases:
                 run.speedup = kept_timekeeper.speedup
 
     def results(self, own_speedup: Speedup | None) -> CaseResults:
-        """What the cases showed; `own_speedup` is that of the primary, whose state the kernel runs have."""
+        """The results of all cases; `own_speedup` is that of the primary, whose state the kernel runs have."""
         self._own.speedup = own_speedup
         if self._own.right:
             comparison = self._kernel_runs[-1].comparison  # Later checks may have found it wrong.

@@ -114,19 +114,19 @@ def _faster(request: Request, report: Report) -> Check:
 
 
 def _faster_than_compiled(request: Request, report: Report) -> Check:
-    name, whose = "faster_than_compiled", "the reference under torch.compile"
+    name, other = "faster_than_compiled", "the reference under torch.compile"
     found = next((one for one in report.baselines if one["name"] == Baseline.COMPILE), None)
     if found is None or found["speedup"] is None:
         why = found["unavailable"]["message"] if found else "it was not timed"
-        return Check(name, CheckResult.UNKNOWN, f"whether it is faster than {whose} is not known ({why})")
-    return _compared(name, Speedup(**found["speedup"]), whose)
+        return Check(name, CheckResult.UNKNOWN, f"whether it is faster than {other} is not known ({why})")
+    return _compared(name, Speedup(**found["speedup"]), other)
 
 
-def _compared(name: str, speedup: Speedup, whose: str, *, required: bool = False) -> Check:
+def _compared(name: str, speedup: Speedup, other: str, *, required: bool = False) -> Check:
     interval = f"95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
     if speedup.verdict == "faster":
-        return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {whose} ({interval})", required)
-    return Check(name, CheckResult.FAILED, f"no faster than {whose} ({speedup.ratio:.3g} times, {interval})", required)
+        return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {other} ({interval})", required)
+    return Check(name, CheckResult.FAILED, f"no faster than {other} ({speedup.ratio:.3g} times, {interval})", required)
 
 
 CHECKS: tuple[Callable[[Request, Report], Check], ...] = (
