@@ -36,6 +36,7 @@ NOT_RUN = {
     "operations-2": "a unit of systemd; parsed, and its command is the one of `make serve`",
     "architecture-0": "a drawing",
     "architecture-1": "a drawing; the import rules of pyproject.toml hold it",
+    **{f"before-you-merge-{number}": "tests/client/test_before_you_merge.py runs it" for number in range(7)},
     "suites-1": "names of files; tests/client/test_suites.py has each form",
 }
 """Blocks that are not run, and why. What can be checked of them all the same is checked below."""

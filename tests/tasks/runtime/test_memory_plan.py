@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -38,23 +37,47 @@ class Card:
     def empty_cache(self) -> None: ...
 
 
+class Worker:
+    """A worker of such a card, as far as a plan asks it."""
+
+    usual_memory = MEMORY * 2 // 5
+    one_call_memory = MEMORY * 9 // 10
+
+    def __init__(self, card: Card) -> None:
+        self.device = card
+        self.end_idle_runners = card.end_idle
+
+    def evict_by(self, eviction: object) -> None: ...
+
+
+class Job:
+    """A job of that worker; `timeout` in s."""
+
+    queues = Queues()
+    timeout = 60.0
+
+    def __init__(self, card: Card) -> None:
+        self.worker = Worker(card)
+        self.request = self
+
+
+class Run:
+    """A kernel that holds no device memory; its own session and build."""
+
+    fault = None
+    seconds = 0.0
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.open_session = self.build = self
+
+    def evict_by(self, eviction: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
 def plan_on(card: Card) -> MemoryPlan:
-    worker = SimpleNamespace(
-        device=card,
-        usual_memory=MEMORY * 2 // 5,
-        one_call_memory=MEMORY * 9 // 10,
-        end_idle_runners=card.end_idle,
-        evict_by=lambda _: None,
-    )
-    job = SimpleNamespace(worker=worker, queues=Queues(), request=SimpleNamespace(timeout=60.0))
-    runner = SimpleNamespace(evict_by=lambda _: None)
-    runs = [
-        SimpleNamespace(
-            open_session=runner, role=role, fault=None, build=SimpleNamespace(seconds=0.0), close=lambda: None
-        )
-        for role in ("reference", "candidate")
-    ]
-    return MemoryPlan(cast(Any, job), cast(Any, runs))
+    return MemoryPlan(cast(Any, Job(card)), cast(Any, [Run("reference"), Run("candidate")]))
 
 
 @pytest.mark.parametrize(
