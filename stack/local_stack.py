@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from redis import Redis
 from redis.exceptions import RedisError
 
 from domain.fault import InfrastructureFault
@@ -28,6 +27,7 @@ from stack.shutdown import Stop, ignore_signals
 from stack.supervisor import STACK_NAME, Supervisor
 from stack.terminal import Terminal
 from tasks.node import device_lease
+from tasks.node.redis_client import connect
 
 START_S = 120.0
 SLICE_S = 0.1
@@ -72,7 +72,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
     _require_free(settings)
     _require_lease_folder()
     if environment.is_set("CELERY_BROKER_URL"):
-        _require_redis(settings)
+        _require_redis()
     with contextlib.ExitStack() as cleanup:
         # Cleaned up in reverse order: the folder is removed when no process uses it any more.
         directory = tempfile.TemporaryDirectory(prefix="kernel-eval-", dir=environment.scratch())
@@ -123,17 +123,15 @@ def _require_lease_folder() -> None:
         raise StartError(f"jobs cannot queue for a device: {error}") from error
 
 
-def _require_redis(settings: Settings) -> None:
+def _require_redis() -> None:
     """Raises StartError if the Redis server that was named does not answer."""
-    redis = Redis.from_url(settings.broker_url, socket_connect_timeout=PROBE_S, socket_timeout=PROBE_S)
     try:
-        redis.ping()
+        with connect(waits=False) as redis:
+            redis.ping()
     except RedisError as error:
         raise StartError(
             f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable for one of its own"
         ) from error
-    finally:
-        redis.close()
 
 
 def _queue(settings: Settings) -> Path:

@@ -91,15 +91,15 @@ class TimeEstimate:
         """The standard deviation of a window between processes (`process_spread_ms`), in ms; 0 on a host: unknown."""
         if not self.setup.is_cuda:
             return 0.0
-        window_ms = max(0.0, float(self.net_ms[self.used].mean()))
-        return process_spread_ms(self.setup.calls, self.max_launches, unlike_ms, window_ms)
+        calls = self.setup.calls
+        window_ms = calls * max(0.0, float(self.call_ms.mean()))
+        return process_spread_ms(calls, self.max_launches, unlike_ms, window_ms)
 
 
 def estimate(windows: KernelWindows, reference: KernelWindows | None = None) -> TimeEstimate:
     """The kernel's time. The windows of its `reference` show what an honest single call takes longer."""
     setup, net = windows.usual.setup, net_ms(windows)
-    moved = setup.gated and setup.launches != 1  # As `shuffle_allocations` of tasks does.
-    used = undisturbed(net, MAX_OUTLIERS_MOVED if moved else MAX_OUTLIERS)
+    used = undisturbed(net, MAX_OUTLIERS_MOVED if setup.moves_memory else MAX_OUTLIERS)
     call_ms = net[used] / setup.calls
     single = deferred = Estimate(float(call_ms.mean()))
     if setup.is_candidate:

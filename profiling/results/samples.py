@@ -15,7 +15,8 @@ class WindowSetup:
 
     - `launch_shift_ms`: a launch's time in this process minus the card's usual one, measured before the process had a
       submission; subtracted once a call.
-    - `launches`: a call's launches by the runner's own count, None if unknown; used only for the possible error.
+    - `launches`: a call's launches by the runner's own count, None if unknown; used only for the possible error
+      and for whether memory moves between windows.
     - `is_candidate`: extra setup time and slower check windows count. For a reference they do not, because the
       candidate's process could cause both.
     - `weight_bytes`: size of the task's weights.
@@ -33,6 +34,14 @@ class WindowSetup:
     def kind(self) -> str:
         """How the windows are measured: "gated", "streamed" (without the gate) or "host"."""
         return "host" if not self.is_cuda else "gated" if self.gated else "streamed"
+
+    @property
+    def moves_memory(self) -> bool:
+        """Whether the memory between a call's launches moves before each window: it has several, or an unknown number.
+
+        `tasks.timing.allocation_shuffle` moves it.
+        """
+        return self.gated and self.launches != 1
 
 
 @dataclass(frozen=True)

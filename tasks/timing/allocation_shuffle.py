@@ -23,5 +23,5 @@ def shuffle_allocations(kernel_run: KernelRun, slots: Slots, setup: WindowSetup)
     It runs before the slots are filled for the next window, because a runner must not see those inputs before their
     release.
     """
-    if setup.gated and setup.launches != 1 and slots.filled and kernel_run.window_session is not None:
+    if setup.moves_memory and slots.filled and kernel_run.window_session is not None:
         kernel_run.window_session.shift_allocations(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
