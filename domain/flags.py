@@ -116,6 +116,12 @@ class FlagCode(StrEnum):
         "The GPU stayed throttled, so its windows were kept: the kernel may be faster.",
         "Cool the GPU or raise its power limit, and submit again.",
     )
+    MEMORY_TAKEN_IN_TURNS = (
+        "memory_taken_in_turns",
+        "The GPU's free memory did not hold all runners: between windows one gave up its memory for another. "
+        "That changes times, so they are not compared.",
+        "Free the GPU's memory, make the inputs smaller, or send the job to a larger GPU.",
+    )
     OTHER_GPU_PROCESSES = (
         "other_gpu_processes",
         "Processes outside this service had memory on the GPU and may have slowed the kernel.",

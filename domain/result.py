@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from domain.determinism import Determinism
-from domain.flags import Flag
+from domain.flags import Flag, FlagCode
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 if TYPE_CHECKING:
@@ -358,6 +358,11 @@ class Report:
             return "only times of right outputs are compared"
         if self.outcome.timing is None:
             return "the kernel was not timed"
+        if any(flag.code is FlagCode.MEMORY_TAKEN_IN_TURNS for flag in self.outcome.timing.flags):
+            return (
+                "the device's free memory did not hold both kernels at once, which changes their times: free memory "
+                "there, make the inputs smaller, or send the job to a larger GPU"
+            )
         return (
             "what is left of the reference's windows when their overhead is taken off cannot be told from zero: give "
             "it more work a call, raise num_trials, or run on a machine that does nothing else"

@@ -117,6 +117,6 @@ class Device:
             torch.cuda.empty_cache()
 
     def release_memory(self) -> None:
-        """Frees cached memory above CACHED_SHARE, so that the device is nearly empty for the next kernel."""
-        if self.is_cuda and torch.cuda.memory_reserved(self.name) > self.memory // CACHED_SHARE:
+        """Frees cached memory above CACHED_SHARE, on a crowded device all of it, for the next kernel."""
+        if self.is_cuda and (self.is_crowded or torch.cuda.memory_reserved(self.name) > self.memory // CACHED_SHARE):
             torch.cuda.empty_cache()

@@ -135,11 +135,13 @@ class WindowSession:
         if meanwhile is not None:
             meanwhile()
         # Touch the pages while the runner queues its calls; otherwise page faults would be timed in the window.
-        snapshot = torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
+        snapshot = self._made(
+            lambda: torch.empty(slots.output_bytes, dtype=torch.uint8, device=self.device.name).fill_(0)
+        )
         overwritten = None
         if deferred_readback is not None and deferred_readback.in_inputs:
-            noise = slots.noise()
-            overwritten = Overwritten(torch.zeros_like(noise), noise)
+            noise = self._made(slots.noise)
+            overwritten = Overwritten(self._made(lambda: torch.zeros_like(noise)), noise)
         try:
             self._expect("armed", arm_within if gated else None)
         except TimeoutError:
@@ -207,6 +209,15 @@ class WindowSession:
             calls = slots.null_wire() if self._null else slots.wire()
             self.session.runner.post({"op": "layout", **calls})
             self._sent_layout = slots, arena
+
+    def _made(self, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """The tensor that `make` allocates; if the device lacks memory, other sessions give up their arenas first."""
+        try:
+            return make()
+        except torch.OutOfMemoryError:
+            self.session.evict_others()
+            self.device.empty_cache()
+            return make()
 
     def _run_on_device(self, gate: Gate, transfers: BufferTransfers, first: int) -> tuple[Clock, bool]:
         """Runs a gated window; returns its times, and whether the runner's stream signalled done within SPIN_S.

@@ -155,6 +155,8 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             sets.append(own)
         sets = self._retain(sets)
+        if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
+            torch.cuda.empty_cache()  # Drawing may take several times what it returns, and the arena is made next.
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
         return {
             "op": "value",
@@ -253,6 +255,7 @@ class Runner:
             "several_streams": count.several_streams,
             "compiled": list(self._loaded.compiled),
             "graph_breaks": self._loaded.graph_breaks,
+            "call_bytes": self.large_call_bytes or None,
         }
 
     def order(self, message: Message) -> Message:

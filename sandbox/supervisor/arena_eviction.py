@@ -11,6 +11,10 @@ from domain.fault import KernelFault
 class ArenaHolder(Protocol):
     """A session, as far as eviction needs it."""
 
+    @property
+    def call_bytes(self) -> int | None:
+        """Device memory in bytes that one of its calls allocates, by its runner's word; None if unknown."""
+
     def detach(self) -> None: ...
 
     def stop(self) -> None: ...
@@ -21,10 +25,12 @@ class ArenaHolder(Protocol):
 class ArenaEviction:
     """Evicts the least recently used arenas until the device has room for the next step.
 
-    `has_room(size)` tells whether an arena of that size can be made, with room for the call that follows.
+    `has_room(session, size)` tells whether an arena of that size can be made, with room for the session's next call.
     """
 
-    def __init__(self, has_room: Callable[[int], bool]) -> None:
+    def __init__(self, has_room: Callable[[ArenaHolder, int], bool]) -> None:
+        self.for_others = 0
+        """How many arenas were evicted because another session needed the memory."""
         self._has_room = has_room
         self._holders: list[ArenaHolder] = []
         """From the least to the most recently used arena."""
@@ -32,8 +38,9 @@ class ArenaEviction:
     def make_room(self, session: ArenaHolder, new_bytes: int) -> None:
         """Makes room for this session, which needs so many bytes beside the arena that it may have."""
         self._holders = [holder for holder in self._holders if holder is not session]
-        while self._holders and not self._has_room(new_bytes):
+        while self._holders and not self._has_room(session, new_bytes):
             self.evict(self._holders[0])
+            self.for_others += 1
         self._holders.append(session)
 
     def evict_all(self, but: ArenaHolder | None = None) -> None:

@@ -78,6 +78,7 @@ class Probe:
     - `form`: structure of the returned output; None if unknown.
     - `graph_breaks`: how often the calls left what torch.compile compiled; None without torch.compile.
     - `first_call_differs`: whether the first call's output differs from the last one's; None if unknown.
+    - `call_bytes`: device memory in bytes that a large call allocates; None if unknown.
     """
 
     outputs: list[torch.Tensor]
@@ -91,6 +92,7 @@ class Probe:
     form: OutputStructure | None = None
     first_call_differs: bool | None = None
     graph_breaks: int | None = None
+    call_bytes: int | None = None
 
     def ordered(self, order: Sequence[int]) -> Probe:
         """The same probe with its outputs in the order in which later windows return them; its structure is dropped."""
@@ -161,6 +163,7 @@ def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         output_structure.parse(reply.get("form"), len(outputs)),
         differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
         parse_launches(reply.get("graph_breaks")),
+        size if type(size := reply.get("call_bytes")) is int and 0 <= size < MAX_BYTES else None,
     )
 
 

@@ -65,6 +65,8 @@ class Session:
         self.runner = runner
         self.target = target
         self.arena: Arena | None = None
+        self.call_bytes: int | None = None
+        """Device memory in bytes that a large call allocates, by the runner's word; None if unknown."""
         self._eviction: ArenaEviction | None = None
         self.drawn_on: DrawOn | None = None
         """Where the source made the last inputs, by its runner's word; None if unknown."""
@@ -182,6 +184,7 @@ class Session:
     def load_null(self) -> None:
         """Loads the trusted null kernel in place of a submission."""
         self.runner.request({"op": "load_null", "target": asdict(self.target)})
+        self.call_bytes = 0
 
     def inputs(self, seeds: list[int], *, infer: bool) -> tuple[StackedValues | list[list[Any]] | None, str | None]:
         """The source's own inputs for each seed, else inferred ones and a note about them; None if it has none."""
@@ -231,7 +234,9 @@ class Session:
         outputs = parse_tensors(self._fetch(reply))
         if outputs is None:
             raise KernelFault(Status.CRASHED, "the runner's reply has no valid outputs")
-        return parse_probe(reply, outputs)
+        probe = parse_probe(reply, outputs)
+        self.call_bytes = probe.call_bytes
+        return probe
 
     def order(self, numbers: list[int]) -> None:
         """Has later windows return outputs in that order, given by the outputs' indexes in the probe's reply."""
@@ -316,6 +321,11 @@ class Session:
         self._eviction = eviction
         if eviction is not None and self.arena is not None:
             eviction.make_room(self, 0)
+
+    def evict_others(self) -> None:
+        """Has all others give up their arenas, because the referee itself lacks memory for this session's window."""
+        if self._eviction is not None:
+            self._eviction.evict_all(but=self)
 
     def give_up_arena(self) -> None:
         """Gives up the arena if others may need it; the runner has to run for that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from domain.draw_on import DrawOn
@@ -37,8 +38,12 @@ class Preparation:
     def time_launches(self) -> None:
         """Measure launch overhead, before any submission is loaded. A device's first job also measures its peaks."""
         for kernel_run in self.kernel_runs:
-            if kernel_run.pooled_runner is not None:
-                kernel_run.launch_shift_ms = self.worker.launch_shift_ms(kernel_run.pooled_runner, self.job.cancelled)
+            if (runner := kernel_run.pooled_runner) is None:
+                continue
+            # Without a launch time the runner has no context either, and writes caches as it opens one.
+            writes = kernel_run.written_by_own_runner() if runner.launch_ms is None else nullcontext()
+            with writes:
+                kernel_run.launch_shift_ms = self.worker.launch_shift_ms(runner, self.job.cancelled)
 
     def load(self) -> None:
         """Load every kernel, one after the other; the job's time begins."""
@@ -62,9 +67,8 @@ class Preparation:
         for group in groups:
             with self.memory.measured(group):
                 self._first_calls(group, example)
-        for kernel_run in self.kernel_runs:
-            with kernel_run.attribute_faults():
-                self.memory.admit(bytes_per_call(example[kernel_run.role], []), bytes_per_call([], kernel_run.returned))
+            for kernel_run in group:
+                self._admit(kernel_run, example[kernel_run.role])
         if len(self.kernel_runs) > 1:
             self._match_outputs()
 
@@ -81,6 +85,14 @@ class Preparation:
                         f"the {kernel_run.role} answered with no tensor and no number, so that there is nothing to "
                         "compare: return one, or give a contract (`io`) with an output argument",
                     )
+
+    def _admit(self, kernel_run: KernelRun, arguments: Arguments) -> None:
+        """Note the size of a call's outputs. Where memory is short, their contents are dropped before the next call."""
+        with kernel_run.attribute_faults():
+            self.memory.admit(bytes_per_call(arguments, []), bytes_per_call([], kernel_run.returned))
+        is_candidate = kernel_run is self.kernel_runs[-1] and len(self.kernel_runs) > 1
+        if self.memory.one_call and (is_candidate or self.memory.is_tight):
+            kernel_run.drop_probed_outputs()
 
     def _match_outputs(self) -> None:
         """Put the candidate's outputs into the order of the reference's outputs."""

@@ -263,6 +263,14 @@ class KernelRun:
         except OSError as error:
             raise _unreadable(error) from error
 
+    @contextmanager
+    def written_by_own_runner(self) -> Iterator[None]:
+        """A block in which its runner, still without a submission, writes caches into the folder; seals them."""
+        unmodified = self.is_unmodified
+        yield
+        if unmodified:
+            self.seal()
+
     @property
     def is_unmodified(self) -> bool:
         """Whether the folder is as after the build. Raises InfrastructureFault if the worker cannot read it."""

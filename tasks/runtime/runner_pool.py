@@ -198,10 +198,11 @@ class RunnerPool:
         self, folders: list[Path], usual_ms: float | None, cancelled: Cancelled, *, more_follow: bool
     ) -> list[PooledRunner]:
         self._lately.append(len(folders))
-        crowded = self._is_crowded()
-        enough = len(folders) + (0 if crowded else self._spare)
+        if self._is_crowded() and len(self._waiting) < len(folders):
+            return self._forked(folders, cancelled)  # Contexts made ahead would take memory from the job that runs now.
+        enough = len(folders) + self._spare
         fewest = min(TO_CHOOSE * len(folders), enough)
-        beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow and not crowded else 0
+        beyond = max(min(AT_ONCE - 1, self._room - enough), 0) if more_follow else 0
         # With too few to choose from, it tries for all of them with those that follow, then for fewer, then for the
         # need.
         for target in dict.fromkeys((enough + beyond, enough, len(folders))):

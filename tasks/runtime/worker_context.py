@@ -272,7 +272,8 @@ class WorkerContext(BuildSession):
                 self._null.session.detach()
         except (KernelFault, InfrastructureFault):
             self._discard()
-        if self.device.takes_much:  # A collection takes 5 ms while this job holds the device.
+        # A collection takes 5 ms while this job holds the device.
+        if self.device.takes_much or self.device.is_crowded:
             gc.collect()
         self.device.release_memory()
 

@@ -47,6 +47,11 @@ CPU_TIME_INDICATIVE = Flag(
     FlagCode.CPU_TIME_INDICATIVE,
     "timed on a CPU, where a kernel can compute before the clock starts and slow others: the time is only indicative",
 )
+IN_TURNS = Flag(
+    FlagCode.MEMORY_TAKEN_IN_TURNS,
+    "the device's free memory did not hold all runners at once: between windows one gave up its inputs and outputs for "
+    "another, which changes times, so they are not compared",
+)
 INTERPRETED = Flag(
     FlagCode.INTERPRETED,
     "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
@@ -69,6 +74,8 @@ class _Measurement:
     stop: Stop | None = None
     own_flags: Sequence[Flag] = ()
     nulls: Sequence[CheckNullWindows] = ()
+    took_turns: bool = False
+    """Whether the runners had to give up their arenas for each other between the windows."""
 
     @property
     def setups(self) -> dict[str, WindowSetup]:
@@ -181,7 +188,10 @@ class Timekeeper:
             yield
 
     def _speedup(self, measurement: _Measurement) -> Speedup | None:
-        return paired_speedup(*measurement.estimates().values()) if len(self.kernel_runs) > 1 else None
+        """None too if runners took turns in memory: on an H200, equal kernels had ratios of 0.74 and 4.4 then."""
+        if len(self.kernel_runs) == 1 or measurement.took_turns:
+            return None
+        return paired_speedup(*measurement.estimates().values())
 
     def _render(self, measurement: _Measurement) -> dict[str, Timing]:
         return {
@@ -202,7 +212,7 @@ class Timekeeper:
         few_calls = None
         try:
             with self._quiet():
-                stop, slowest_s = self._windows(slots, samples)
+                stop, slowest_s, took_turns = self._windows(slots, samples)
                 checks = CrossChecks(self.window_runner, samples, slowest_s)
                 if self.rounds.right:
                     has_time = self._time_for_as_long(began)
@@ -216,7 +226,7 @@ class Timekeeper:
             return None
         self._card.take(thorough=True)
         own_flags = [*([few_calls] if few_calls is not None else []), *checks.flags]
-        return _Measurement(slots, checks.windows, stop, own_flags, checks.nulls)
+        return _Measurement(slots, checks.windows, stop, own_flags, checks.nulls, took_turns)
 
     def _time_for_as_long(self, began: float) -> bool:
         """Whether the job has as much time left as has passed since `began`."""
@@ -254,27 +264,28 @@ class Timekeeper:
             weight_bytes=kernel_run.weight_bytes,
         )
 
-    def _windows(self, slots: dict[str, Slots], samples: dict[str, Samples]) -> tuple[Stop | None, float]:
+    def _windows(self, slots: dict[str, Slots], samples: dict[str, Samples]) -> tuple[Stop | None, float, bool]:
         """Runs the rounds that give the times; returns why they ended, and the time of the slowest round in s.
 
-        They end without a reason where an output is wrong.
+        They end without a reason where an output is wrong. The last value is `_Measurement.took_turns`.
         """
+        plan = self.rounds.memory_plan
         # The first round warms up, and its events give the distribution; the other rounds give the time.
         self._round(slots, samples, self.kernel_runs, warms_up=True)
-        begun = time.monotonic()
+        begun, evictions = time.monotonic(), plan.evictions
         done, slowest_s = 0, 0.0
         stop: Stop | None = None
         while stop is None and self.rounds.right:
             started = time.monotonic()
             if done and not self.budget.fits(slowest_s + RESERVE_S):
-                return Stop.TIMEOUT, slowest_s
+                return Stop.TIMEOUT, slowest_s, plan.evictions > evictions
             order = self.kernel_runs[::-1] if done % 2 == 0 else self.kernel_runs
             counts = self._round(slots, samples, order)
             slowest_s = max(slowest_s, time.monotonic() - started)
             if counts:
                 done += 1
                 stop = self.plan.stop(done, time.monotonic() - begun, _half_width(samples))
-        return stop, slowest_s
+        return stop, slowest_s, plan.evictions > evictions
 
     def _round(
         self, slots: dict[str, Slots], samples: dict[str, Samples], order: list[KernelRun], *, warms_up: bool = False
@@ -309,6 +320,7 @@ class Timekeeper:
             *(measurement.own_flags if is_candidate else ()),
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
+            IN_TURNS if measurement.took_turns else None,
             None if self.worker.device.is_cuda else CPU_TIME_INDICATIVE,
             INTERPRETED if interpreted else None,
             RATES_UNKNOWN if self.worker.device.is_cuda and self.worker.ceilings() == UNKNOWN else None,

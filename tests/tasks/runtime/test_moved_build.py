@@ -35,6 +35,19 @@ def test_it_is_moved_and_sealed_where_it_lies(built: KernelRun) -> None:
     assert built.is_unmodified
 
 
+def test_what_the_runner_writes_before_it_has_the_submission_is_no_change_of_it(built: KernelRun) -> None:
+    with built.written_by_own_runner():
+        (built.folder / "cache").write_text("of the driver")
+    assert built.is_unmodified
+
+
+def test_a_change_before_the_runner_writes_still_shows(built: KernelRun) -> None:
+    (built.folder / "kernel.py").write_text("other code")
+    with built.written_by_own_runner():
+        (built.folder / "cache").write_text("of the driver")
+    assert not built.is_unmodified
+
+
 def test_what_was_changed_after_the_build_stays_changed(built: KernelRun) -> None:
     (built.folder / "kernel.py").write_text("other code")
     built.move_into_runner_dir()

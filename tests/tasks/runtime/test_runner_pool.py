@@ -265,13 +265,14 @@ def test_a_job_that_asks_again_at_once_has_several_made_together_as_far_as_there
         assert left == ready
 
 
-def test_on_a_crowded_device_none_is_made_that_no_job_needs() -> None:
+def test_on_a_crowded_device_runners_get_their_contexts_when_the_job_has_the_device() -> None:
     crowded = True
     standbys = RunnerPool(
         *(lambda _, __: cast(Session, Waiting(1.7e-3)), lambda: NOWHERE, lambda _: nullcontext(), 3, 8),
         is_crowded=lambda: crowded,
     )
-    assert len(standbys.take([NOWHERE, NOWHERE], None, never, more_follow=True)) == 2
+    taken = standbys.take([NOWHERE, NOWHERE], None, never, more_follow=True)
+    assert [one.launch_ms for one in taken] == [None, None], "no context was made yet"
     standbys.refill()
     assert standbys.ready == 0
     crowded = False
