@@ -120,6 +120,7 @@ class WindowSession:
         exception of `meanwhile` leaves the runner in the middle of a window, so that the caller has to close this
         session."""
         arena = self.session.reserve(slots.size)
+        self.session.reserve_call()
         first = self._sequence_number + 1
         self._sequence_number += 1 if deferred_readback is None else 2  # A deferred readback waits at the gate twice.
         gate = self._open_gate() if gated or (deferred_readback is not None and self.device.is_cuda) else None

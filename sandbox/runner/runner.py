@@ -8,7 +8,6 @@ report progress. A wrong reply can harm only the runner's own submission.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -294,10 +293,18 @@ class Runner:
         call_profiled(partial(self._loaded.call, self._placed(message["args"])), int(message["warm_up"]), self.target)
         return {"op": "ok"}
 
+    def reserve_call(self, _: Message) -> Message:
+        """Caches the device memory of one large call, so that no call allocates on the clock; says whether it could."""
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < self.large_call_bytes:
+            torch.cuda.empty_cache()
+            try:
+                torch.empty(self.large_call_bytes, dtype=torch.uint8, device=self.target.device)
+            except torch.OutOfMemoryError:
+                return {"op": "ok", "reserved": False}
+        return {"op": "ok", "reserved": True}
+
     def window(self, message: Message) -> Message:
         """Runs one window over the layout."""
-        if self.large_call_bytes:
-            self._cache_for_a_call()
         window = RunnerWindow(message, self.channel, self.gate, self.target)
         return window.run(
             lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)
@@ -326,13 +333,6 @@ class Runner:
         if self.arena is not None:
             self.arena.close()
             self.arena = None
-
-    def _cache_for_a_call(self) -> None:
-        """Caches the device memory of one large call, so that no call allocates on the clock."""
-        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < self.large_call_bytes:
-            torch.cuda.empty_cache()
-            with suppress(torch.OutOfMemoryError):
-                torch.empty(self.large_call_bytes, dtype=torch.uint8, device=self.target.device)
 
     @property
     def _loaded(self) -> Executable:

@@ -11,10 +11,6 @@ from domain.fault import KernelFault
 class ArenaHolder(Protocol):
     """A session, as far as eviction needs it."""
 
-    @property
-    def call_bytes(self) -> int | None:
-        """Device memory in bytes that one of its calls allocates, by its runner's word; None if unknown."""
-
     def detach(self) -> None: ...
 
     def stop(self) -> None: ...
@@ -25,12 +21,12 @@ class ArenaHolder(Protocol):
 class ArenaEviction:
     """Evicts the least recently used arenas until the device has room for the next step.
 
-    `has_room(session, size)` tells whether an arena of that size can be made, with room for the session's next call.
+    `has_room(size)` tells whether an arena of that size can be made, with room for what the referee needs then.
     """
 
-    def __init__(self, has_room: Callable[[ArenaHolder, int], bool]) -> None:
-        self.for_others = 0
-        """How many arenas were evicted because another session needed the memory."""
+    def __init__(self, has_room: Callable[[int], bool]) -> None:
+        self.shortages = 0
+        """How often a session, or the referee, lacked memory for its next call, and another arena had to go."""
         self._has_room = has_room
         self._holders: list[ArenaHolder] = []
         """From the least to the most recently used arena."""
@@ -38,10 +34,18 @@ class ArenaEviction:
     def make_room(self, session: ArenaHolder, new_bytes: int) -> None:
         """Makes room for this session, which needs so many bytes beside the arena that it may have."""
         self._holders = [holder for holder in self._holders if holder is not session]
-        while self._holders and not self._has_room(session, new_bytes):
-            self.evict(self._holders[0])
-            self.for_others += 1
+        while not self._has_room(new_bytes) and self.evict_next(but=session):
+            pass
         self._holders.append(session)
+
+    def evict_next(self, but: ArenaHolder) -> bool:
+        """Evicts the arena that was used longest ago, but not that session's; False if there is no other."""
+        self.shortages += 1
+        for holder in self._holders:
+            if holder is not but:
+                self.evict(holder)
+                return True
+        return False
 
     def evict_all(self, but: ArenaHolder | None = None) -> None:
         """Evicts the arenas of all sessions but that one."""

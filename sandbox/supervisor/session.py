@@ -322,10 +322,16 @@ class Session:
         if eviction is not None and self.arena is not None:
             eviction.make_room(self, 0)
 
+    def reserve_call(self) -> None:
+        """Has the runner allocate what a large call takes, off the clock. While it cannot, others give way."""
+        while self.call_bytes and self.runner.request({"op": "reserve_call"}).get("reserved") is not True:
+            if self._eviction is None or not self._eviction.evict_next(but=self):
+                return
+
     def evict_others(self) -> None:
         """Has all others give up their arenas, because the referee itself lacks memory for this session's window."""
-        if self._eviction is not None:
-            self._eviction.evict_all(but=self)
+        while self._eviction is not None and self._eviction.evict_next(but=self):
+            pass
 
     def give_up_arena(self) -> None:
         """Gives up the arena if others may need it; the runner has to run for that."""

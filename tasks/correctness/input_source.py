@@ -24,7 +24,7 @@ from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
 from tasks.runtime.freeze import frozen
 from tasks.runtime.kernel_run import KernelRun
-from validation.compare.bitwise import identical
+from validation.compare.bitwise import fingerprint, identical
 from validation.inputs.contract_inputs import ContractInputs
 from validation.seeds import derive_seed
 
@@ -72,6 +72,8 @@ class TrialInputs:
         self._mixer = MixedInputs(secret)
         self._spent_s = 0.0
         self._stored: list[Arguments] = []
+        self._fingerprints: list[list[int]] | None = None
+        """Those of the stored sets' tensors, once their contents are no longer kept."""
         self._equal: bool | None = None
         self._form: list[ArgumentForm] | None = None
         self._contract = self._chosen_contract()
@@ -152,7 +154,7 @@ class TrialInputs:
         if isinstance(sets, StackedValues) and self._stored and self._positions_match_first(sets):
             stacked = self.binder.bind_source_stacks(sets, numbers)
             if stacked is not None:
-                self._stored += sets.first(STORED_SETS - numbers.start)
+                self._store(list(sets.first(STORED_SETS - numbers.start)))
                 return stacked
         return self._singly(sets, numbers, STORED_SETS)
 
@@ -169,8 +171,13 @@ class TrialInputs:
     def _singly(self, sets_drawn: SourceSets, numbers: range, stored: int) -> SeparateSets:
         """Bind each set by itself; store the first `stored` sets of the job."""
         sets = [self.binder.bind(drawn, fresh) for fresh, drawn in zip(numbers, sets_drawn, strict=True)]
-        self._stored += [one[self._owner.role] for one in sets[: max(stored - numbers.start, 0)]]
+        self._store([one[self._owner.role] for one in sets[: max(stored - numbers.start, 0)]])
         return SeparateSets(sets)
+
+    def _store(self, sets: list[Arguments]) -> None:
+        self._stored += sets
+        if self._fingerprints is not None:
+            self.drop_contents()
 
     def _limit_batch(self, set_s: float) -> None:
         """Limit the batch by memory, and so that neither a batch nor the budget takes much longer than it should."""
@@ -284,6 +291,8 @@ class TrialInputs:
         session = self._owner.session
         if session is None:
             raise ValueError("the owner has no runner")
+        if (window_session := self._owner.window_session) is not None and window_session.device.is_crowded:
+            window_session.device.empty_cache()  # What the last set left there may be what this one needs.
         # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
         with frozen(self._owner.candidate if self._spent_s > SLOW_DRAWING_S else None):
             sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)
@@ -304,11 +313,12 @@ class TrialInputs:
         return self._stored[0] if self._stored else []
 
     def drop_contents(self) -> None:
-        """Keeps of the first sets only whether they are equal, and of their tensors only types, shapes and strides."""
-        if self._by_contract is None and len(self._stored) < STORED_SETS:
-            return
-        self._sets_equal()
-        self._stored = [values.replace(drawn, torch.Tensor, without_contents) for drawn in self._stored]
+        """Keeps of the first sets' tensors, now and later, only types, shapes and strides, and a fingerprint each."""
+        self._fingerprints = self._fingerprints or []
+        for number in range(len(self._fingerprints), len(self._stored)):
+            drawn = self._stored[number]
+            self._fingerprints.append([fingerprint(tensor) for tensor in values.leaves(drawn, torch.Tensor)])
+            self._stored[number] = values.replace(drawn, torch.Tensor, without_contents)
 
     def _sets_equal(self) -> bool:
         """Whether fresh sets are equal, so that the comparison could not catch a kernel that replays outputs."""
@@ -317,8 +327,12 @@ class TrialInputs:
         if len(self._stored) < STORED_SETS:
             return False
         if self._equal is None:
-            one, two = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
-            self._equal = len(one) == len(two) and all(map(identical, one, two))
+            if self._fingerprints is not None:
+                one, two = self._fingerprints
+                self._equal = one == two
+            else:
+                firsts, seconds = (values.leaves(arguments, torch.Tensor) for arguments in self._stored)
+                self._equal = len(firsts) == len(seconds) and all(map(identical, firsts, seconds))
         return self._equal
 
 

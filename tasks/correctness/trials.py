@@ -353,6 +353,7 @@ class Trials:
     def _keep_one_copy(self, slots: dict[str, Slots]) -> None:
         """Keeps one copy of a call's inputs, that of the layout, and the first outputs that `weak_reference` needs."""
         self.memory_plan.make_room()
+        self.inputs.drop_contents()
         for kernel_run in self.kernel_runs if self.memory_plan.is_tight else [self.candidate]:
             kernel_run.drop_probed_outputs()
         self.example.update({role: layout.arguments(0) for role, layout in slots.items()})
@@ -360,7 +361,6 @@ class Trials:
     def _drop_first_outputs(self) -> None:
         """Keeps of the first inputs and outputs only types, shapes and strides."""
         self.fixed_outputs.stop()
-        self.inputs.drop_contents()
         self._first_outputs = {
             role: [[without_contents(tensor) for tensor in outputs] for outputs in calls]
             for role, calls in self._first_outputs.items()

@@ -19,7 +19,7 @@ from domain.fault import InfrastructureFault, KernelFault, clear_exception_frame
 from domain.result import REFERENCE, Status
 from profiling.gpu.timing_device import Device
 from sandbox.protocol.cuda_driver import DeviceMemoryError
-from sandbox.supervisor.arena_eviction import ArenaEviction, ArenaHolder
+from sandbox.supervisor.arena_eviction import ArenaEviction
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.stream_isolation import RestartJob, with_time_spent
@@ -109,9 +109,9 @@ class MemoryPlan:
         return self._copies_bytes > self._left_of(self._worker.device.memory) // 2
 
     @property
-    def evictions(self) -> int:
-        """How many arenas runners have given up so far because another one needed the memory."""
-        return 0 if self._eviction is None else self._eviction.for_others
+    def shortages(self) -> int:
+        """How often so far a runner or the referee lacked memory for its next call."""
+        return 0 if self._eviction is None else self._eviction.shortages
 
     def make_room(self) -> None:
         """Takes all arenas from the runners, before the referee itself needs memory; they get new ones."""
@@ -200,29 +200,14 @@ class MemoryPlan:
             self._worker.end_idle_runners()
             raise RestartJob(replace(next_queues, one_call=True)) from None
 
-    def _has_room(self, session: ArenaHolder, new_bytes: int) -> bool:
-        """Whether a runner that needs so many bytes for its arena can have them, and memory for its call after that.
-
-        The referee needs memory for the outputs too.
-        """
-        needed = self._output_bytes + SLACK
-        if new_bytes:  # A runner that has its arena has allocated its call's memory too.
-            needed += new_bytes + self._bytes_of_call(session)
+    def _has_room(self, new_bytes: int) -> bool:
+        """Whether a runner can have so many bytes for its arena, and the referee a copy of the outputs beside them."""
+        needed = new_bytes + self._output_bytes + SLACK
         for free_more in (self._worker.device.empty_cache, self._worker.end_idle_runners):
             if self._worker.device.free >= needed:
                 return True
             free_more()
         return self._worker.device.free >= needed
-
-    def _bytes_of_call(self, session: ArenaHolder) -> int:
-        """Device memory that a call of this runner allocates; twice its tensors if unknown.
-
-        A candidate's word counts up to what its reference's call takes, or it could have that evicted at every turn.
-        """
-        reference = self._kernel_runs[0].open_session.call_bytes
-        if session.call_bytes is None or reference is None:
-            return self._call_bytes
-        return min(session.call_bytes, max(reference, self._call_bytes))
 
     def _choose_one_call(self) -> None:
         if self.one_call:

@@ -272,20 +272,20 @@ class Timekeeper:
         plan = self.rounds.memory_plan
         # The first round warms up, and its events give the distribution; the other rounds give the time.
         self._round(slots, samples, self.kernel_runs, warms_up=True)
-        begun, evictions = time.monotonic(), plan.evictions
+        begun, shortages = time.monotonic(), plan.shortages
         done, slowest_s = 0, 0.0
         stop: Stop | None = None
         while stop is None and self.rounds.right:
             started = time.monotonic()
             if done and not self.budget.fits(slowest_s + RESERVE_S):
-                return Stop.TIMEOUT, slowest_s, plan.evictions > evictions
+                return Stop.TIMEOUT, slowest_s, plan.shortages > shortages
             order = self.kernel_runs[::-1] if done % 2 == 0 else self.kernel_runs
             counts = self._round(slots, samples, order)
             slowest_s = max(slowest_s, time.monotonic() - started)
             if counts:
                 done += 1
                 stop = self.plan.stop(done, time.monotonic() - begun, _half_width(samples))
-        return stop, slowest_s, plan.evictions > evictions
+        return stop, slowest_s, plan.shortages > shortages
 
     def _round(
         self, slots: dict[str, Slots], samples: dict[str, Samples], order: list[KernelRun], *, warms_up: bool = False

@@ -14,13 +14,11 @@ class Memory:
 
     def __init__(self, room: int) -> None:
         self.free = room * ARENA
-        self.eviction = ArenaEviction(lambda _, new_bytes: self.free >= new_bytes)
+        self.eviction = ArenaEviction(lambda new_bytes: self.free >= new_bytes)
 
 
 class Holder:
     """A session with an arena from its first use on; a stubborn one does not give it up by itself."""
-
-    call_bytes = None
 
     def __init__(self, memory: Memory, *, stubborn: bool = False) -> None:
         self.memory = memory
@@ -60,9 +58,9 @@ def test_the_arena_that_was_used_longest_ago_goes_first() -> None:
     for holder in (first, second, first, third):
         holder.use()
     assert [first.has_arena, second.has_arena, third.has_arena] == [True, False, True]
-    assert memory.eviction.for_others == 1
+    assert memory.eviction.shortages == 1
     memory.eviction.evict_all()
-    assert memory.eviction.for_others == 1
+    assert memory.eviction.shortages == 1
 
 
 def test_no_more_arenas_than_needed_are_given_up() -> None:

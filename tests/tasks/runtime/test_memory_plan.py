@@ -68,7 +68,6 @@ class Run:
 
     fault = None
     seconds = 0.0
-    call_bytes: int | None = None
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -82,10 +81,9 @@ class Run:
 class Runner:
     """A session with an arena, or without one; what it gives up is free at once."""
 
-    def __init__(self, card: Card, arena_bytes: int, call_bytes: int | None = None) -> None:
+    def __init__(self, card: Card, arena_bytes: int) -> None:
         self.card = card
         self.arena_bytes = arena_bytes
-        self.call_bytes = call_bytes
 
     def detach(self) -> None:
         self.card.free += self.arena_bytes
@@ -129,40 +127,18 @@ def test_small_calls_get_a_leaner_try_where_others_hold_the_device() -> None:
         raise torch.OutOfMemoryError
 
 
-@pytest.mark.parametrize(
-    ("reference", "candidate", "evicted"),
-    [
-        (None, None, True),  # Unknown: a call allocates as much as its tensors, 8 GiB.
-        (0, 0, False),
-        (0, 7 * GIB, True),
-        (0, 60 * GIB, True),  # It counts as 8 GiB, the call's own tensors: then there is room for it alone.
-        (12 * GIB, 12 * GIB, True),
-    ],
-)
-def test_a_runner_gets_room_for_what_its_call_allocates(
-    reference: int | None, candidate: int | None, *, evicted: bool
+@pytest.mark.parametrize(("free", "shortages"), [(17 * GIB, 0), (16 * GIB, 1)])
+def test_an_arena_goes_only_if_another_and_the_referees_copy_of_the_outputs_do_not_fit(
+    free: int, shortages: int
 ) -> None:
     card = Card(56 * GIB)
-    job, runs = Job(card), [Run("reference"), Run("candidate")]
-    plan = MemoryPlan(cast(Any, job), cast(Any, runs))
-    plan.admit(8 * GIB)
-    runs[0].call_bytes = reference
-    card.free = 15 * GIB
-    first, second = Runner(card, 8 * GIB, reference), Runner(card, 0, candidate)
-    job.worker.eviction.make_room(first, 0)
-    job.worker.eviction.make_room(second, 8 * GIB)
-    assert plan.evictions == evicted
-    assert (first.arena_bytes == 0) == evicted
-
-
-def test_what_a_candidate_claims_to_need_is_bounded_by_its_reference() -> None:
-    card = Card(56 * GIB)
-    job, runs = Job(card), [Run("reference"), Run("candidate")]
-    plan = MemoryPlan(cast(Any, job), cast(Any, runs))
+    job = Job(card)
+    plan = MemoryPlan(cast(Any, job), cast(Any, [Run("reference"), Run("candidate")]))
+    plan.admit(2 * GIB, 2 * GIB)
     plan.admit(6 * GIB)
-    runs[0].call_bytes = 0
-    card.free = 14 * GIB
-    reference, candidate = Runner(card, 6 * GIB, 0), Runner(card, 0, 1 << 50)
-    job.worker.eviction.make_room(reference, 0)
-    job.worker.eviction.make_room(candidate, 6 * GIB)
-    assert (plan.evictions, reference.arena_bytes) == (0, 6 * GIB)
+    card.free = free
+    first, second = Runner(card, 14 * GIB), Runner(card, 0)
+    job.worker.eviction.make_room(first, 0)
+    job.worker.eviction.make_room(second, 14 * GIB)
+    assert plan.shortages == shortages
+    assert (first.arena_bytes == 0) == (shortages > 0)
