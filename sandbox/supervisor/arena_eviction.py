@@ -38,7 +38,7 @@ class ArenaEviction:
             pass
         self._holders.append(session)
 
-    def evict_next(self, but: ArenaHolder) -> bool:
+    def evict_next(self, but: ArenaHolder | None = None) -> bool:
         """Evicts the arena that was used longest ago, but not that session's; False if there is no other."""
         self.shortages += 1
         for holder in self._holders:

@@ -181,6 +181,7 @@ class Trials:
         self._filled += 1
         for layout in slots.values():
             layout.seed = self.inputs.window_seed(self._filled)
+        self.memory_plan.make_room_to_draw()
         return lambda: self._fill(slots)
 
     def _fill(self, slots: dict[str, Slots]) -> None:

@@ -55,7 +55,7 @@ class MemoryPlan:
         self._job = job
         self._kernel_runs = kernel_runs
         self._worker = worker = job.worker
-        self._call_bytes = self._output_bytes = 0
+        self._call_bytes = self._input_bytes = self._output_bytes = 0
         if worker.device.is_crowded:
             worker.end_idle_runners()
         self._free_bytes = worker.device.free
@@ -90,6 +90,7 @@ class MemoryPlan:
             )
         self._copies_bytes = max(self._copies_bytes, needed)
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
+        self._input_bytes = max(self._input_bytes, input_bytes)
         self._output_bytes = max(self._output_bytes, output_bytes)
         if self._usual_bytes > self._left_of(self._worker.usual_memory):
             self._choose_one_call()
@@ -118,6 +119,17 @@ class MemoryPlan:
         if self._eviction is not None:
             self._eviction.evict_all()
             self._worker.device.empty_cache()
+
+    def make_room_to_draw(self) -> None:
+        """Takes arenas from the runners while the next inputs have no room.
+
+        Their source, its arena and the referee hold a copy each on the way.
+        """
+        needed, device = 3 * self._input_bytes + SLACK, self._worker.device
+        if self._eviction is not None and device.free < needed:
+            device.empty_cache()
+            while device.free < needed and self._eviction.evict_next():
+                pass
 
     @contextmanager
     def retried(self) -> Iterator[None]:

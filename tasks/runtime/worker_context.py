@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
-from domain.result import REFERENCE
+from domain.result import REFERENCE, Status
 from domain.settings import settings
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings, ceilings
 from profiling.gpu.monitor import CardMonitor, CardUnavailable
@@ -191,7 +191,7 @@ class WorkerContext(BuildSession):
         """The clock of a null window: one in which nothing is computed, run by a runner that never sees a submission.
 
         The null runner lives as long as this object. It runs the project's own code, so any failure of it is raised as
-        InfrastructureFault.
+        InfrastructureFault, but for a lack of device memory, which is the job's: torch.OutOfMemoryError.
         """
         try:
             if self._null is None:
@@ -202,6 +202,8 @@ class WorkerContext(BuildSession):
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
+            if isinstance(fault, KernelFault) and fault.status is Status.OUT_OF_MEMORY:
+                raise torch.OutOfMemoryError(f"the null runner: {fault}") from fault
             raise InfrastructureFault(f"the null runner failed: {fault}") from fault
 
     def ceilings(self) -> Ceilings:

@@ -96,7 +96,7 @@ def test_other_kernels_pass_in_a_used_context_and_it_does_not_grow(worker: Worke
         free.append(worker.device.free)
         print(report.device.isolation, free[-1] >> 20, "MiB free,", warm.device_bytes, "bytes before the first job")
     assert report.device.isolation == USED
-    assert free[-3] - free[-1] < 64 << 20  # The pool of new contexts grows for some jobs before.
+    assert free[-3] - free[-1] < 512 << 20  # Less than one context; the pool itself moves by some 200 MiB.
 
 
 def test_global_memory_of_an_earlier_kernel_is_gone(worker: WorkerContext) -> None:

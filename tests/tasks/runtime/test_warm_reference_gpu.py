@@ -87,4 +87,4 @@ def test_a_warm_reference_takes_no_more_of_the_device_than_a_context(worker: Wor
         free.append(worker.device.free)
     warm = worker.warm_reference.warm
     assert warm is not None and warm.jobs == 8
-    assert free[-3] - free[-1] < 64 << 20  # The pool of new contexts grows for some jobs before.
+    assert free[-3] - free[-1] < 512 << 20  # Less than one context; the pool itself moves by some 200 MiB.
