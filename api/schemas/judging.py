@@ -21,6 +21,7 @@ MAX_TARGET_PRECISION = 0.5
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
 MAX_QUEUE_TIMEOUT_S = 7 * 86_400
 
+MAX_NAME_CHARS = 200
 NEVER, ALLOW = "never", "allow"
 
 
@@ -42,6 +43,12 @@ def tolerance_field() -> fields.Field[Any]:
 class JudgingSchema(LenientSchema):
     """The fields of a submission other than its kernels."""
 
+    name = Text(
+        load_default=None,
+        allow_none=True,
+        validate=validate.Length(max=MAX_NAME_CHARS, error="has at most {max} characters"),
+        metadata={"description": "Your name for the job, for lists and pages. It decides nothing."},
+    )
     num_trials = WholeNumber(
         1,
         MAX_TRIALS,

@@ -11,8 +11,10 @@ from typing import Any
 
 from domain.access import Key
 from domain.request import Request
+from domain.settings import settings
 from tasks.jobs.job_queue import queue_of_gpu, queue_of_worker
 from tasks.jobs.job_view import JobView
+from tasks.jobs.kept_request import MAX_KEPT
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.redis_client import text
 
@@ -129,6 +131,7 @@ def create_arguments(
     stored = json.dumps(request.to_wire(), separators=(",", ":"))
     argument = {
         "id": new.job_id,
+        "name": request.name,
         "operation": request.operation,
         "kernel_type": request.kernel.kernel_type,
         "timeout": request.timeout,
@@ -141,6 +144,7 @@ def create_arguments(
         "fingerprint": hashlib.sha256(stored.encode()).hexdigest()[:32],
         "queue": new.queue,
         "reuse": request.reuse and request.replay_seed is None,
+        "keep": (settings().keep_sources and len(stored) <= MAX_KEPT) or None,
         "batch_id": batch_id,
         "batch_index": new.batch_index,
         "bodies": bodies or None,
