@@ -109,8 +109,8 @@ _OF_RUNTIME: _Causes = (
     (r"ModuleNotFoundError", LACKING_MODULE),
     (
         r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
-        "Give ModelNew the parameters of Model (get_init_inputs() and get_inputs() go to both), and a kernel those that "
-        "it is launched with.",
+        "Give ModelNew the parameters of Model (get_init_inputs() and get_inputs() go to both), and a kernel those "
+        "that it is launched with.",
     ),
     (
         r"same device|cannot be accessed from Triton|is on (?:cpu|cuda)",
