@@ -19,7 +19,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, has_unread_body
 from api.pages import next_step
 from api.pages.rendering import page
-from api.schemas.fields import MISSING, UNKNOWN
+from api.schemas.fields import MISSING, REMOVE, UNKNOWN
 from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
@@ -92,7 +92,7 @@ class FieldError:
     def type(self) -> str:
         if self.message.startswith(MISSING.partition(";")[0]):
             return "missing"
-        return "extra_forbidden" if self.message == UNKNOWN else "value_error"
+        return "extra_forbidden" if self.message.startswith(UNKNOWN.removesuffix(REMOVE)) else "value_error"
 
     @property
     def pointer(self) -> str:

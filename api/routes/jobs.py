@@ -15,7 +15,7 @@ from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
 from api.openapi import request_examples
 from api.routes import batches
-from api.schemas.fields import LenientSchema, RealNumber, Text, WholeNumber, one_of
+from api.schemas.fields import QuerySchema, RealNumber, Text, WholeNumber, one_of
 from api.schemas.job import CancelResponseSchema, JobListSchema, JobSchema, summary
 from api.schemas.request import CancelSchema, read_cancel
 from domain.job import State
@@ -34,7 +34,7 @@ _CANCELLING: dict[Any, Any] = {
 }
 
 
-class ListQuerySchema(LenientSchema):
+class ListQuerySchema(QuerySchema):
     """Selects the jobs to list."""
 
     state = Text(validate=one_of(State))

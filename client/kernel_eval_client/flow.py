@@ -222,6 +222,8 @@ class Protocol:
     def source(self, job_id: str) -> Flow[Submission]:
         """The kernels of a job, as they were sent."""
         kept = yield from self._json(Call("GET", f"{job_path(job_id)}/source"))
+        if not isinstance(kept.get("kernel"), dict):
+            raise ServiceError(f"this is no source of job {job_id}; is there another service?")
         return Submission(kept["kernel"], kept.get("reference"), label=kept.get("name"))
 
     def repeat(self, job_id: str, way: str, max_wait_s: float | None) -> Flow[Result]:

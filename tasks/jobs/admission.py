@@ -128,7 +128,8 @@ def create_arguments(
     `bodies` is a fingerprint of all bodies under one idempotency key. With `read`, the reply has the job as well.
     """
     request, webhook = new.request, new.webhook
-    stored = json.dumps(request.to_wire(), separators=(",", ":"))
+    wire = request.to_wire()
+    stored, unnamed = (json.dumps(each, separators=(",", ":")) for each in (wire, {**wire, "name": None}))
     argument = {
         "id": new.job_id,
         "name": request.name,
@@ -141,7 +142,7 @@ def create_arguments(
         "gpu": request.gpu,
         "kind": request.kind,
         "work": request.work,
-        "fingerprint": hashlib.sha256(stored.encode()).hexdigest()[:32],
+        "fingerprint": hashlib.sha256(unnamed.encode()).hexdigest()[:32],
         "queue": new.queue,
         "reuse": request.reuse and request.replay_seed is None,
         "keep": (settings().keep_sources and len(stored) <= MAX_KEPT) or None,

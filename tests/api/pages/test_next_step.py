@@ -13,9 +13,9 @@ from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status
 from tests.api import results
 
-IMPERATIVES = frozenset(
-    "Accumulate Ask Check Choose Compare Compile Confirm Correct Define Do Give Look Make Mask Name Read Return Run "
-    "Send Stop Submit Tell Use Wait Work Write".split()
+IMPERATIVES = re.compile(
+    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Define|Do|Give|Look|Make|Mask|Name|Read|Return|Run|"
+    "Send|Stop|Submit|Tell|Use|Wait|Work|Write) "
 )
 
 
@@ -56,7 +56,7 @@ def test_every_verdict_and_problem_has_one() -> None:
 
 @pytest.mark.parametrize("sentence", [each for each in every_sentence() if each != LOOKS_LIKE])
 def test_it_is_imperative(sentence: str) -> None:
-    assert sentence.split()[0] in IMPERATIVES and sentence.endswith(".")
+    assert IMPERATIVES.match(sentence) and sentence.endswith(".")
 
 
 @pytest.mark.parametrize(
