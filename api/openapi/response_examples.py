@@ -32,7 +32,7 @@ _ENVIRONMENT = {
 
 _EXCLUDED = Flag(
     FlagCode.WINDOWS_EXCLUDED,
-    "1 of 13 windows were disturbed from outside and left out",
+    "1 of 13 windows was disturbed by other load and dropped",
     {"excluded_windows": 1, "windows": 13},
 )
 

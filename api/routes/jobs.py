@@ -140,8 +140,7 @@ def _authorised(job_id: str, view: JobView | None) -> JobView:
     if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
-            f"no job {job_id[:100]!r} is known: it was never accepted, its retention time is over, "
-            "or it was another server's",
+            f"no job {job_id[:100]!r} is known: it was never accepted, it expired, or it belongs to another server",
             job_id=job_id[:100],
         )
     return view
