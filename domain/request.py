@@ -28,7 +28,7 @@ DEFAULT_TOLERANCE = 1e-2
 DEFAULT_MATCHED_RATIO = 1 - 1e-6
 """Minimum share of elements within tolerance, where float64 judges the others (docs/adr/0036)."""
 
-_NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse")
+_NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse", "name")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Request:
     """The request of one job.
 
     - `reference`: None for /evaluate.
+    - `name`: the client's own name for the job, for lists and pages.
     - `timeout`: maximum time of running, in s; includes building unless `build_timeout` is given.
     - `queue_timeout`: maximum wait for a worker, in s; None: unlimited.
     - `num_trials`: maximum rounds of windows; timing ends earlier once the interval reaches `target_precision`.
@@ -93,6 +94,7 @@ class Request:
     cases: tuple[Case, ...] = ()
     owner: str | None = None
     tried: bool = False
+    name: str | None = None
 
     @property
     def kernels(self) -> dict[str, Kernel]:
@@ -212,6 +214,7 @@ class Request:
             qualify=wire.get("qualify", False),
             confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
             cases=tuple(map(Case.from_wire, wire.get("cases", ()))),
+            name=wire.get("name"),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -243,4 +246,5 @@ class Request:
             "baselines": [baseline.value for baseline in self.baselines],
             "qualify": self.qualify,
             "confirms": self.confirms.to_wire() if self.confirms is not None else None,
+            "name": self.name,
         }

@@ -355,7 +355,7 @@ class Report:
     def speedup_unavailable_reason(self) -> str:
         """Why there is no speed-up, and what the caller can do."""
         if self.outcome.status is not Status.PASSED:
-            return "only times of right outputs are compared"
+            return "the kernel did not pass"
         if self.outcome.timing is None:
             return "the kernel was not timed"
         if any(flag.code is FlagCode.MEMORY_TAKEN_IN_TURNS for flag in self.outcome.timing.flags):
@@ -364,8 +364,8 @@ class Report:
                 "there, make the inputs smaller, or send the job to a larger GPU"
             )
         return (
-            "what is left of the reference's windows when their overhead is taken off cannot be told from zero: give "
-            "it more work a call, raise num_trials, or run on a machine that does nothing else"
+            "the reference is too fast to time here: give it more work per call, raise num_trials, or run on a machine "
+            "that does nothing else"
         )
 
     def body(self, job_id: str) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Settings:
     - `warm_reference`: maximum idle time of a reference's runner that is kept for the next job; 0 for none.
     - `context_reuses`: number of further candidates without host code that a context may serve; 0 for none.
     - `drain_file`: while the file exists, the API takes no new jobs.
+    - `keep_sources`: whether a job's request, with its sources, is kept after the job's end.
     - `lasting`: whether the service keeps its queue when it stops.
     """
 
@@ -83,6 +84,7 @@ class Settings:
     webhook_hosts: tuple[str, ...]
     allowed_hosts: tuple[str, ...]
     key_max_priority: int
+    keep_sources: bool
     lasting: bool = True
 
     @property
@@ -147,6 +149,7 @@ def settings() -> Settings:
         webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", ""))),
         allowed_hosts=tuple(_listed(env.str("ALLOWED_HOSTS", ""))),
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
+        keep_sources=env.bool("KEEP_SOURCES", True),
     )
     if read.shared_builds and not read.build_cache:
         raise EnvError("SHARED_BUILDS_MIB shares builds of the local cache: set BUILD_CACHE_MIB too")

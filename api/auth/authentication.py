@@ -25,6 +25,7 @@ OPEN = frozenset({"health", "documentation", "openapi"})
 SCOPES = {
     "submissions": Scope.SUBMIT,
     "confirm": Scope.SUBMIT,
+    "sources": Scope.READ,
     "jobs": Scope.READ,
     "artifacts": Scope.READ,
     "report": Scope.READ,
@@ -36,8 +37,8 @@ SCOPES = {
 }
 """The scope that each blueprint needs."""
 
-EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT}
-"""The scope of single endpoints: cancelling belongs to submitting, not to reading."""
+EXCEPTIONS = {"jobs.cancel": Scope.SUBMIT, "jobs.cancel_many": Scope.SUBMIT, "sources.again": Scope.SUBMIT}
+"""The scope of single endpoints: to cancel and to repeat belong to submitting, not to reading."""
 
 FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 BROWSER = 'Basic realm="an API key as the password", charset="UTF-8", Bearer'

@@ -12,7 +12,7 @@ from flask import request
 from marshmallow import validate
 from redis.exceptions import RedisError
 
-from api.schemas.fields import LenientSchema, RealNumber
+from api.schemas.fields import QuerySchema, RealNumber
 from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore, JobView
 
@@ -24,7 +24,7 @@ _WAIT = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 
-class WaitQuerySchema(LenientSchema):
+class WaitQuerySchema(QuerySchema):
     """How long to delay the response."""
 
     wait = RealNumber(

@@ -17,8 +17,9 @@ from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
 from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, has_unread_body
+from api.pages import next_step
 from api.pages.rendering import page
-from api.schemas.fields import MISSING, UNKNOWN
+from api.schemas.fields import MISSING, REMOVE, UNKNOWN
 from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
@@ -68,7 +69,12 @@ class Kind(Enum):
 
     @property
     def urn(self) -> str:
-        return f"urn:kernel-eval:problem:{self.name.lower().replace('_', '-')}"
+        return f"urn:kernel-eval:problem:{self.slug}"
+
+    @property
+    def slug(self) -> str:
+        """The last part of the URN."""
+        return self.name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class FieldError:
     def type(self) -> str:
         if self.message.startswith(MISSING.partition(";")[0]):
             return "missing"
-        return "extra_forbidden" if self.message == UNKNOWN else "value_error"
+        return "extra_forbidden" if self.message.startswith(UNKNOWN.removesuffix(REMOVE)) else "value_error"
 
     @property
     def pointer(self) -> str:
@@ -122,6 +128,7 @@ class Problem(HTTPError):
             "detail": self.detail,
             "instance": instance,
             "error": self.detail,
+            "next": next_step.OF_PROBLEM[self.kind.slug],
             **self.extra_data,
         }
 
@@ -141,6 +148,7 @@ def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERR
         validation_errors=[{"field": e.field, "message": e.message, "type": e.type} for e in errors],
         details=dict(_offending_values(errors, body)),
         errors=[{"path": list(e.short_path), "pointer": e.pointer, "message": e.message} for e in errors],
+        next=next_step.of_fields([".".join(map(str, e.short_path)) for e in errors[:_MAX_SUMMARISED]]),
         **omitted,
     )
 
@@ -192,9 +200,10 @@ def respond(error: HTTPError) -> Response:
             "detail": detail,
             "instance": request.path,
             "error": detail,
+            "next": next_step.OF_STATUS.get(error.status_code, next_step.OF_PROBLEM["invalid-request"]),
         }
     if prefers_page():
-        texts = {name: str(body[name]) for name in ("title", "detail")}
+        texts = {name: str(body[name]) for name in ("title", "detail", "next")}
         response = page(
             "problem.html", error.status_code, **texts, error_status=error.status_code, url=request.base_url
         )

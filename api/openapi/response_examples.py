@@ -10,6 +10,7 @@ from typing import Any
 
 from api.http.problems import FieldError, Kind, Problem, invalid
 from api.observability.stats import job_stats, stats_body
+from api.pages import next_step
 from api.schemas.batch import line, progress
 from api.schemas.job import body, location, result, summary
 from api.webhook_dispatcher import message
@@ -31,7 +32,7 @@ _ENVIRONMENT = {
 
 _EXCLUDED = Flag(
     FlagCode.WINDOWS_EXCLUDED,
-    "1 of 13 windows were disturbed from outside and left out",
+    "1 of 13 windows was disturbed by other load and dropped",
     {"excluded_windows": 1, "windows": 13},
 )
 
@@ -71,6 +72,7 @@ _QUEUED = JobView(
     worker=None,
     batch_id=None,
     timeout=120,
+    name="vector add, blocks of 1024",
 )
 _ENDED = replace(
     _QUEUED,
@@ -136,6 +138,11 @@ _BY_SCHEMA: dict[str, Any] = {
             | {"truncated": False, "path": f"{location(JOB)}/artifacts/candidate/vector_add.ptx"}
         ],
     },
+    "Source": {
+        **{"job_id": JOB, "name": "vector add, blocks of 1024"},
+        "kernel": {"kernel_type": "triton", "source_code": "import triton\n…"},
+        "reference": {"kernel_type": "torch", "source_code": "import torch\n…"},
+    },
     "Cleanup": {"status": "cleanup_completed", "removed": 12},
     "Stats": {**stats_body(_COUNTERS, _BEGAN + 60), "workers_quarantined": 0},
     "Health": {
@@ -185,7 +192,7 @@ def _problem(path: str, status: str) -> dict[str, Any] | None:
     if status == "413":
         detail = "the body is larger than 64 MiB; split it, or send tensors compressed"
         plain = {"type": "about:blank", "title": "Request Entity Too Large", "status": 413}
-        return {**plain, "detail": detail, "instance": instance, "error": detail}
+        return {**plain, "detail": detail, "instance": instance, "error": detail, "next": next_step.OF_STATUS[413]}
     if status == "404" and "{job_id}" not in path:
         return Problem(Kind.UNKNOWN_BATCH, f"no batch {BATCH!r} is known").body(instance)
     problem = _PROBLEMS.get(status)

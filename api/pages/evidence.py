@@ -63,7 +63,7 @@ def _of_request(result: Result) -> Iterator[Sided]:
         yield None, asdict(Flag(FlagCode.RESULT_REUSED, message, {"job_id": job_id}))
     if budget.get("skipped_checks"):
         skipped = ", ".join(words.name(each) for each in budget["skipped_checks"])
-        message = f"the budget {budget.get('name')} leaves out: {skipped}"
+        message = f"the budget {budget.get('name')} skipped these checks: {skipped}"
         yield None, asdict(Flag(FlagCode.CHECKS_SKIPPED, message, {"budget": budget.get("name")}))
 
 

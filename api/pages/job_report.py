@@ -22,8 +22,8 @@ from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 STATS = (
-    ("mean", "Mean"), ("median", "Median"), ("std", "Standard deviation"), ("min", "Least"),
-    ("percentile_95", "95th percentile"), ("percentile_99", "99th percentile"), ("max", "Most"),
+    ("mean", "Mean"), ("median", "Median"), ("std", "Standard deviation"), ("min", "Min"),
+    ("percentile_95", "95th percentile"), ("percentile_99", "99th percentile"), ("max", "Max"),
 )  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def of_result(result: Result) -> Verdict:
 def _passed(result: Result, kernel: Result) -> str:
     comparison, timing = kernel.get("comparison"), kernel.get("timing")
     if comparison is None:
-        right = f"It compiles and runs{in_cases(result)}. There was no reference, so its outputs were not checked"
+        right = f"It compiles and runs{in_cases(result)}. There was no reference, so correctness was not checked"
     else:
         calls = words.counted(comparison["calls"], "compared call")
         right = f"It compiles, and its outputs are right in {calls}{in_cases(result)}"
@@ -102,9 +102,12 @@ def _compared(speedup: Result) -> str:
         case "faster":
             return f"It is {words.figure(ratio)} times as fast as the reference ({interval})."
         case "slower" if low == 0:
-            return f"It is slower than the reference: at most {words.figure(high)} times as fast."
+            return f"It is at least {words.figure(1 / high)} times slower than the reference."
         case "slower":
             return f"It is slower than the reference: {words.figure(ratio)} times as fast ({interval})."
+    if high is None or low == 0:
+        end = f"at least {words.figure(low)}" if high is None else f"at most {words.figure(high)}"
+        return f"It is too noisy to tell which is faster (speed-up {end})."
     return f"No significant difference in speed to the reference ({interval})."
 
 
@@ -119,7 +122,7 @@ def _flag_count(result: Result) -> str:
     flags = len(evidence.flags(result))
     if not flags:
         return ""
-    return " One flag qualifies this result." if flags == 1 else f" {flags} flags qualify this result."
+    return " One caveat applies." if flags == 1 else f" {flags} caveats apply."
 
 
 def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
@@ -127,7 +130,7 @@ def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
     why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
     match status:
         case Status.COMPILE_ERROR:
-            return f"It does not compile: {why}"
+            return f"It does not compile: {_without_compile(why)}"
         case Status.WRONG_RESULT if comparison and comparison.get("mismatch_map"):
             wrong, right = comparison["calls"] - comparison["calls_passed"], comparison["calls"]
             elements = words.counted(comparison["mismatch_count"], "element")
@@ -137,7 +140,14 @@ def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
                 f"{elements} of {words.count(comparison['element_count'])} are out of tolerance. No time is reported."
             )
         case Status.REFERENCE_FAILED:
-            return f"The kernel was not judged: {why}"
+            return f"Your kernel was not judged: {why}"
         case _ if not kernel.get("compiled"):
             return f"It was not built: {why}"
+        case Status.UNSUPPORTED if why.startswith("compiled for "):
+            return f"It compiles: {why}"
     return f"It compiles, but: {why}"
+
+
+def _without_compile(why: str) -> str:
+    """The cause, without the words that the sentence begins with."""
+    return why.removeprefix("the source does not compile: ")

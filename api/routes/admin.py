@@ -8,7 +8,7 @@ from apiflask import APIBlueprint, Schema
 from marshmallow import fields
 
 from api.http.context import app_context
-from api.schemas.fields import LenientSchema, WholeNumber
+from api.schemas.fields import QuerySchema, WholeNumber
 
 blueprint = APIBlueprint("admin", __name__, tag="Service")
 
@@ -16,7 +16,7 @@ OLD_S = 300
 YEAR_S = 366 * 86_400
 
 
-class CleanupQuerySchema(LenientSchema):
+class CleanupQuerySchema(QuerySchema):
     """Selects the jobs to delete."""
 
     older_than = WholeNumber(0, YEAR_S, load_default=OLD_S, metadata={"description": "Seconds since the job finished."})

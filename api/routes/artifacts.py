@@ -58,7 +58,7 @@ def read(job_id: str, side: str, name: str) -> Response:
         raise Problem(Kind.UNKNOWN_ARTIFACT, _why_none(view, available), job_id=view.job_id)
     content_bytes = content(app_context().redis, view.job_id, side, name)
     if content_bytes is None:
-        raise Problem(Kind.UNKNOWN_ARTIFACT, "its time to be kept is over: submit it again", job_id=view.job_id)
+        raise Problem(Kind.UNKNOWN_ARTIFACT, "it expired: submit the job again", job_id=view.job_id)
     response = Response(content_bytes, content_type=TEXT_TYPE if entry.is_text else BINARY_TYPE)
     if not entry.is_text:
         response.headers.set("Content-Disposition", "attachment", filename=f"{view.job_id}-{side}-{name}")

@@ -14,21 +14,19 @@ from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
 from api.routes.idempotency import IdempotencySchema
 from api.routes.jobs import find_job
-from api.routes.submissions import ANSWERS, record
+from api.routes.sources import OF_A_KEPT_REQUEST, find_request
+from api.routes.submissions import record
 from api.schemas.job import JobSchema
 from domain.request import Request
 from domain.speed.confirmation import FirstResult
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_view import JobView
-from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("confirm", __name__, tag="Submissions")
 
 _ANSWERS: dict[Any, Any] = {
-    **{status: answer for status, answer in ANSWERS.items() if status not in (400, 408, 413, 415)},
-    404: "No such job",
+    **OF_A_KEPT_REQUEST,
     409: "The job has no verdict, or no speed-up to confirm; or the new job was cancelled while you waited",
-    410: "The service did not keep the request",
 }
 
 
@@ -59,14 +57,7 @@ def _confirmation(view: JobView) -> tuple[Request, FirstResult]:
         why = view.result.get("speedup_unavailable_reason") or "it was no comparison"
         detail = f"only a comparison that passed with a speed-up can be confirmed: {why}"
         raise Problem(Kind.NOTHING_TO_CONFIRM, detail, job_id=view.job_id)
-    request = read_kept_request(app_context().redis, view.job_id)
-    if request is None:
-        detail = (
-            "the service keeps the request of a passed comparison as long as its result, if it is small enough; this "
-            "one was too large, or an earlier version of the service judged it: submit it again with budget `precise`"
-        )
-        raise Problem(Kind.REQUEST_GONE, detail, job_id=view.job_id)
-    return request.confirming(first), first
+    return find_request(view).confirming(first), first
 
 
 def _worker_of_another_card(first: FirstResult) -> str | None:

@@ -83,6 +83,7 @@ def dashboard() -> Response:
 def _recent(view: JobView) -> dict[str, Any]:
     return {
         "job_id": view.job_id,
+        "name": view.name,
         "operation": view.operation,
         "kernel_type": view.kernel_type,
         "state": view.state.value,
@@ -97,5 +98,7 @@ def _board(board: Board) -> dict[str, Any]:
     return {
         "reference": board.reference,
         "device": board.device,
-        "leaders": [{"job_id": leader.job_id, **asdict(leader.summary)} for leader in board.leaders],
+        "leaders": [
+            {"job_id": leader.job_id, "name": leader.name, **asdict(leader.summary)} for leader in board.leaders
+        ],
     }

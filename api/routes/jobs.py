@@ -15,7 +15,7 @@ from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
 from api.openapi import request_examples
 from api.routes import batches
-from api.schemas.fields import LenientSchema, RealNumber, Text, WholeNumber, one_of
+from api.schemas.fields import QuerySchema, RealNumber, Text, WholeNumber, one_of
 from api.schemas.job import CancelResponseSchema, JobListSchema, JobSchema, summary
 from api.schemas.request import CancelSchema, read_cancel
 from domain.job import State
@@ -34,7 +34,7 @@ _CANCELLING: dict[Any, Any] = {
 }
 
 
-class ListQuerySchema(LenientSchema):
+class ListQuerySchema(QuerySchema):
     """Selects the jobs to list."""
 
     state = Text(validate=one_of(State))
@@ -140,8 +140,7 @@ def _authorised(job_id: str, view: JobView | None) -> JobView:
     if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
-            f"no job {job_id[:100]!r} is known: it was never accepted, its retention time is over, "
-            "or it was another server's",
+            f"no job {job_id[:100]!r} is known: it was never accepted, it expired, or it belongs to another server",
             job_id=job_id[:100],
         )
     return view

@@ -290,7 +290,7 @@ def _not_recorded(refusal: Refusal) -> Problem:
             available = ", ".join(
                 sorted({worker.gpu_model for worker in workers(app_context().redis) if worker.gpu_model})
             )
-            reason = f"no worker has that model; there is {available or 'no worker at all'}. Name one of those, or none"
+            reason = f"no worker has that model; available: {available or 'none'}. Or leave `gpu` out"
             return Problem(
                 Kind.NO_SUCH_GPU, f"gpu: {reason}", errors=[{"path": ["gpu"], "pointer": "/gpu", "message": reason}]
             )

@@ -10,7 +10,7 @@ from apiflask import Schema
 from marshmallow import fields
 
 from api.schemas.fields import one_of
-from api.schemas.job import ignored_field, location, outcome, summary
+from api.schemas.job import ignored_field, location, name_field, outcome, summary
 from domain.job import State
 from tasks.jobs.job_view import JobView
 
@@ -31,6 +31,7 @@ def line(view: JobView) -> dict[str, Any]:
     return {
         "index": view.batch_index,
         "job_id": view.job_id,
+        "name": view.name,
         "location": location(view.job_id),
         "state": view.state.value,
         "verdict": brief.get("verdict"),
@@ -62,6 +63,7 @@ class BatchLineSchema(OutcomeSchema):
         required=True, allow_none=True, metadata={"description": "Which of the batch's bodies it was, from 0."}
     )
     job_id = fields.String(required=True)
+    name = name_field()
     location = fields.String(required=True)
     state = fields.String(required=True, validate=one_of(State))
 
@@ -81,6 +83,7 @@ class BatchEntrySchema(OutcomeSchema):
 
     index = fields.Integer(required=True)
     job_id = fields.String()
+    name = name_field()
     location = fields.String()
     state = fields.String()
     ignored = ignored_field()

@@ -37,7 +37,7 @@ class ArgumentSchema(LenientSchema):
     value = Anything(
         allow_none=True,
         metadata={
-            "type": ["integer", "number", "string", "boolean", "null"],
+            "type": ["integer", "number", "string", "boolean"],
             "description": "The scalar, of the type that `type` says.",
         },
     )

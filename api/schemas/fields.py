@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from apiflask import Schema
 from marshmallow import EXCLUDE, RAISE, ValidationError, fields, pre_load, validate
 
+from api.schemas.suggestions import missing_name, question, similar_name, similar_value
+
 MISSING = "is missing; it is required"
-UNKNOWN = "is not a field of this object; remove it"
+UNKNOWN, REMOVE = "is not a field of this object; remove it", "; remove it"
 MOST_UNKNOWN = 100
+MOST_SUGGESTED = 8
+"""Maximum unknown names of one object that are compared with its fields."""
 INT64_LOW, UINT64_HIGH = -(2**63), 2**64 - 1
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
@@ -42,6 +47,19 @@ class ObjectSchema(Schema):
     """A JSON object; unknown keys are rejected, each by its name unless there are very many."""
 
     error_messages = _OBJECT
+
+    def handle_error(self, error: ValidationError, data: Any, *, many: bool, **_: Any) -> None:
+        """Says at an unknown or a missing field which one was meant."""
+        if not isinstance(data, dict) or not isinstance(error.messages, dict):
+            return
+        suggested = 0
+        for name, messages in error.messages.items():
+            if messages == [UNKNOWN] and suggested < MOST_SUGGESTED:
+                suggested += 1
+                free = [field for field in self.load_fields if field not in data]
+                messages[0] = _unknown(similar_name(name, free))
+            elif messages == [MISSING]:
+                messages[0] += missing_name(name, data)
 
     @pre_load
     def _few_unknown(self, data: Any, **_: Any) -> Any:
@@ -145,6 +163,32 @@ class RealNumber(fields.Float):
         return number
 
 
+class QuerySchema(LenientSchema):
+    """The parameters of a query; unknown ones are rejected, because a request would be served without them."""
+
+    @pre_load
+    def _known(self, data: Any, **_: Any) -> Any:
+        names = list(self.load_fields)
+        errors = {
+            name: [f"is no query parameter here, which are: {', '.join(names)}{question(similar_name(name, names))}"]
+            for name in islice((name for name in data if name not in self.load_fields), MOST_SUGGESTED)
+        }
+        if errors:
+            raise ValidationError(errors)
+        return data
+
+
+class Choice(validate.OneOf):
+    """Validates that a string is exactly one of the choices, case-sensitive, and says which one was meant."""
+
+    def _format_error(self, value: Any) -> str:
+        return f"{super()._format_error(value)}{question(similar_value(value, list(self.choices)))}"
+
+
+def _unknown(meant: str | None) -> str:
+    return UNKNOWN if meant is None else UNKNOWN.removesuffix(REMOVE) + question(meant)
+
+
 def one_of(choices: Any) -> validate.OneOf:
     """Validates that a string is exactly one of these, case-sensitive."""
-    return validate.OneOf([str(choice) for choice in choices], error="must be one of: {choices}; not {input!r}")
+    return Choice([str(choice) for choice in choices], error="must be one of: {choices}; not {input!r}")

@@ -4,17 +4,15 @@ rejected."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any
 
 from marshmallow import Schema, fields
 
 from api.schemas.launch import AXES, LaunchSchema
+from api.schemas.suggestions import similar_name
 
 _MAX_NAMES, _MAX_NAME_CHARS = 16, 60
-_MIN_SIMILARITY = 0.75
-"""Minimum similarity of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
 
 Path = tuple[str | int, ...]
 
@@ -57,6 +55,6 @@ def _within(value: dict[str, Any], schema: Schema, path: Path) -> Iterator[Scann
 def _named(body: dict[str, Any], read: Collection[str], path: Path, suggest: bool) -> Iterator[str]:
     for name in islice((name for name in body if name not in read), _MAX_NAMES):
         free = [field for field in read if field not in body]
-        near = get_close_matches(name, free, 1, _MIN_SIMILARITY) if suggest and len(name) <= _MAX_NAME_CHARS else []
+        near = similar_name(name, free) if suggest else None
         path_text = " -> ".join(map(str, (*path, name[:_MAX_NAME_CHARS])))
-        yield f"{path_text} (did you mean {near[0]}?)" if near else path_text
+        yield f"{path_text} (did you mean {near}?)" if near else path_text

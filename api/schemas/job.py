@@ -8,7 +8,7 @@ from typing import Any
 from apiflask import Schema
 from marshmallow import fields
 
-from api.pages import evidence
+from api.pages import evidence, next_step
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from domain.flags import FlagCode
@@ -42,6 +42,7 @@ def summary(view: JobView) -> dict[str, Any]:
     cancelled = view.state is State.CANCELLED
     return {
         "job_id": view.job_id,
+        "name": view.name,
         "operation": view.operation,
         "kernel_type": view.kernel_type,
         "state": view.state.value,
@@ -91,11 +92,15 @@ def result(view: JobView) -> dict[str, Any] | None:
         return None
     tried = {"failed_attempts": failed_attempts(view)} if view.failed_attempts else {}
     flags = evidence.flags(view.result)
-    return {**view.result, **_in_words(view), "flags": flags, "summary": outcome(view), **tried}
+    return {**view.result, "name": view.name, **_in_words(view), "flags": flags, "summary": outcome(view), **tried}
 
 
 def _in_words(view: JobView) -> dict[str, Any]:
-    return {"explanation": verdict(view).sentence, "report": f"{location(view.job_id)}/report"}
+    return {
+        "explanation": verdict(view).sentence,
+        "next": next_step.of_job(view),
+        "report": f"{location(view.job_id)}/report",
+    }
 
 
 def explanation_field() -> fields.String:
@@ -103,9 +108,19 @@ def explanation_field() -> fields.String:
     return fields.String(metadata={"description": "What was found, in a sentence."})
 
 
+def next_field() -> fields.String:
+    """A field of a job and of its result."""
+    return fields.String(required=True, metadata={"description": "What to do next, in a sentence."})
+
+
 def report_field() -> fields.String:
     """A field of a job and of its result."""
     return fields.String(metadata={"description": "The path of the page for a person."})
+
+
+def name_field() -> fields.String:
+    """A field of everything about a job."""
+    return fields.String(allow_none=True, metadata={"description": "The request's `name`; null: it has none."})
 
 
 def summary_field() -> fields.Dict:
@@ -158,6 +173,7 @@ class JobSummarySchema(Schema):
     """A job without its result."""
 
     job_id = fields.String(required=True)
+    name = name_field()
     operation = fields.String(validate=one_of(("evaluate", "compare")))
     kernel_type = fields.String()
     state = fields.String(
@@ -223,6 +239,7 @@ class JobSchema(JobSummarySchema):
     """A job; `result` is the body that waiting for it would have returned."""
 
     explanation = explanation_field()
+    next = next_field()
     report = report_field()
     ignored = ignored_field()
     result = fields.Dict(required=True, allow_none=True)
@@ -255,9 +272,11 @@ class ResultSchema(Schema):
     """The original service's response, with our additions; `kernel_exec_result` is about the (custom) kernel."""
 
     job_id = fields.String(required=True)
+    name = name_field()
     status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
     verdict = fields.String(required=True)
     explanation = explanation_field()
+    next = next_field()
     summary = summary_field()
     flags = fields.List(
         fields.Nested(FlagSchema),

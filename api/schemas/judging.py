@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marshmallow import fields, validate
+from marshmallow import ValidationError, fields, validate
 
 from api.schemas.cases import CasesField
 from api.schemas.device_metrics import CountersField
@@ -13,6 +13,7 @@ from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
 from domain.draw_on import DrawOn
 from domain.listing import Form
+from domain.plain_text import plain
 from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S
 from domain.settings import HIGHEST_PRIORITY
 
@@ -21,7 +22,13 @@ MAX_TARGET_PRECISION = 0.5
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 5, 600
 MAX_QUEUE_TIMEOUT_S = 7 * 86_400
 
+MAX_NAME_CHARS = 200
 NEVER, ALLOW = "never", "allow"
+
+
+def _one_line(name: str) -> None:
+    if plain(name) != name:
+        raise ValidationError("must be one line of text without control characters")
 
 
 def timeout_field(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
@@ -42,6 +49,12 @@ def tolerance_field() -> fields.Field[Any]:
 class JudgingSchema(LenientSchema):
     """The fields of a submission other than its kernels."""
 
+    name = Text(
+        load_default=None,
+        allow_none=True,
+        validate=[validate.Length(max=MAX_NAME_CHARS, error="has at most {max} characters"), _one_line],
+        metadata={"description": "Your name for the job, for lists and pages. It decides nothing."},
+    )
     num_trials = WholeNumber(
         1,
         MAX_TRIALS,

@@ -12,6 +12,7 @@ from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, abbreviate,
 from api.schemas.launch import check_launch
 from domain.contract import IOContract
 from domain.kernel import KernelType
+from domain.kernel_guess import LOOKS_LIKE, guess_type, looks_like, other_type
 from domain.settings import settings
 
 PYTHON_ENTRIES = ("function_name", "class_name", "entry_point")
@@ -58,6 +59,14 @@ class KernelSchema(ObjectSchema):
         metadata={"description": "What to call and how to compile: kernel_name, function_name, compiler_options, …"},
     )
 
+    def handle_error(self, error: ValidationError, data: Any, *, many: bool, **options: Any) -> None:
+        """Says at a missing or unknown type which type the source looks like."""
+        super().handle_error(error, data, many=many, **options)
+        messages = error.messages.get("kernel_type") if isinstance(error.messages, dict) else None
+        source = data.get("source_code") if isinstance(data, dict) else None
+        if messages and "did you mean" not in messages[0] and LOOKS_LIKE not in messages[0] and isinstance(source, str):
+            messages[0] += f"; {looks_like(guess_type(source))}"
+
     @validates_schema
     def _check_metadata(self, data: dict[str, Any], **_: Any) -> None:
         metadata, errors = data.get("metadata") or {}, {}
@@ -76,6 +85,9 @@ class KernelSchema(ObjectSchema):
     @validates_schema
     def _require_contract(self, data: dict[str, Any], **_: Any) -> None:
         if data.get("io") is None and _needs_contract(data):
+            other = other_type(data["source_code"], KernelType(data["kernel_type"]))
+            if other is not None:
+                raise ValidationError(other, "kernel_type")
             bare, way_out = ("bare ", WAY_OUT) if data["kernel_type"] == KernelType.TRITON else ("", "")
             raise ValidationError(
                 f"is missing; a {bare}{data['kernel_type']} kernel needs its IO contract (io_contract) in this field"

@@ -31,6 +31,7 @@ class ProblemSchema(Schema):
     detail = fields.String(required=True)
     instance = fields.String(required=True)
     error = fields.String(required=True)
+    next = fields.String(required=True, metadata={"description": "What to do, in a sentence."})
     details = fields.Dict(metadata={"description": "The values at fault, by field."})
     validation_errors = fields.List(fields.Nested(ValidationErrorSchema))
     errors = fields.List(fields.Nested(FieldErrorSchema))

@@ -274,5 +274,6 @@ def _request(
             "priority": data["priority"],
             "gpu": data["gpu"].lower() if data["gpu"] is not None else None,
             "reuse": data["reuse"] == ALLOW,
+            "name": data["name"] or None,
         }
     )

@@ -75,7 +75,7 @@ class TensorInitSchema(LenientSchema):
     std = RealNumber(allow_none=True, validate=Range(0, error="must not be negative"))
     low = RealNumber(allow_none=True)
     high = RealNumber(allow_none=True)
-    fill_value = Anything(allow_none=True, metadata={"type": ["number", "boolean", "null"]})
+    fill_value = Anything(allow_none=True, metadata={"type": ["number", "boolean"]})
     start = RealNumber(allow_none=True)
     step = RealNumber(allow_none=True)
 

@@ -62,7 +62,7 @@ class CudaBackend(Backend):
         if not target.is_cuda:
             raise KernelFault(
                 Status.UNSUPPORTED,
-                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)} but not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
+                f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)}, and not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
                 compiled=True,
             )
         import torch

@@ -21,7 +21,7 @@ from domain.paths import ROOT
 from domain.result import Status
 from domain.value import CodecError
 
-NO_DEVICE = "this worker has no CUDA device"
+NO_DEVICE = "this worker has no GPU"
 RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists the devices)"
 
 _TEMPORARY = Path("/tmp")

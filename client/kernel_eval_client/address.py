@@ -14,10 +14,14 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 @dataclass(frozen=True)
 class Address:
-    """A service's URL without a final slash, and the API key for it, if any."""
+    """A service's URL without a final slash, and the API key for it, if any.
+
+    `withheld`: the environment has a key, which belongs to another URL.
+    """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
+    withheld: bool = False
 
     @classmethod
     def find(cls, url: str | None = None, api_key: str | None = None) -> Address:
@@ -28,11 +32,13 @@ class Address:
         """
         default_url = os.environ.get(URL_VARIABLE, DEFAULT_URL).rstrip("/")
         address = (url or default_url).rstrip("/")
-        if api_key is None and address == default_url:
-            api_key = os.environ.get(KEY_VARIABLE)
+        environment_key = os.environ.get(KEY_VARIABLE) or None
+        withheld = api_key is None and environment_key is not None and address != default_url
+        if api_key is None and not withheld:
+            api_key = environment_key
         if not address.startswith(("http://", "https://")):
             raise CallerError(f"{address!r} is no URL of a service; it begins with http:// or https://")
-        return cls(address, api_key or None)
+        return cls(address, api_key or None, withheld)
 
     @property
     def is_local(self) -> bool:

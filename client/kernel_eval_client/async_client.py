@@ -111,7 +111,18 @@ class AsyncClient:
 
         Raises CallerError if the job has no speed-up, or its request was not kept.
         """
-        return await self._run(self._flows.confirm(job_id, max_wait_s))
+        return await self._run(self._flows.repeat(job_id, "confirm", max_wait_s))
+
+    async def again(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """Has the job's request judged again as a new job, waits, and returns the new result.
+
+        Raises CallerError if the request was not kept.
+        """
+        return await self._run(self._flows.repeat(job_id, "again", max_wait_s))
+
+    async def source(self, job_id: str) -> Submission:
+        """The kernel of a job and its reference, if any, as they were sent. Raises CallerError if none were kept."""
+        return await self._run(self._flows.source(job_id))
 
     async def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """Waits for the job's end and returns the service's report as an HTML page."""

@@ -99,7 +99,18 @@ class Client:
 
         Raises CallerError if the job has no speed-up, or its request was not kept.
         """
-        return self._run(self._flows.confirm(job_id, max_wait_s))
+        return self._run(self._flows.repeat(job_id, "confirm", max_wait_s))
+
+    def again(self, job_id: str, *, max_wait_s: float | None = None) -> Result:
+        """Has the job's request judged again as a new job, waits, and returns the new result.
+
+        Raises CallerError if the request was not kept.
+        """
+        return self._run(self._flows.repeat(job_id, "again", max_wait_s))
+
+    def source(self, job_id: str) -> Submission:
+        """The kernel of a job and its reference, if any, as they were sent. Raises CallerError if none were kept."""
+        return self._run(self._flows.source(job_id))
 
     def report(self, job_id: str, *, max_wait_s: float | None = None) -> str:
         """Waits for the job's end and returns the service's report as an HTML page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kernel_eval_client.untrusted_text import plain_lines
 
@@ -27,10 +27,19 @@ class KernelEvalError(Exception):
     The message has no control characters, since Python prints an uncaught one. `problem` is as the service sent it.
     """
 
+    usual_step: ClassVar[str | None] = None
+    """What to do after an error of this kind that the service has not described."""
+
     def __init__(self, message: str, *, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(plain_lines(message))
         self.status = status
         self.problem: Mapping[str, Any] = problem or {}
+
+    @property
+    def next(self) -> str | None:
+        """What to do next, as the service says it; else what the kind of error suggests."""
+        step = self.problem.get("next")
+        return step if isinstance(step, str) else self.usual_step
 
 
 class CallerError(KernelEvalError):
@@ -46,31 +55,44 @@ class CallerError(KernelEvalError):
 class KeyRefused(CallerError):
     """The API key is missing, unknown, or lacks the scope for this request."""
 
+    usual_step = "Set KERNEL_EVAL_API_KEY to a key of this service."
+
 
 class UnknownJob(CallerError):
     """The job was never accepted, its record has expired, or it belongs to another key or server."""
+
+    usual_step = "Check the id against the list of jobs."
 
 
 class JobCancelled(KernelEvalError):
     """The job was cancelled and has no verdict."""
 
+    usual_step = "Submit it again if you still want the verdict."
+
 
 class RateLimited(KernelEvalError):
     """The key has sent too many requests. `retry_after` is in seconds, or None if the service gave no time."""
 
+    usual_step = "Wait, then send it again."
     retry_after: float | None = None
 
 
 class ServiceError(KernelEvalError):
     """The service or the network is at fault, and neither the kernel nor the request."""
 
+    usual_step = "Send it again later: the service is at fault, not the kernel."
+
 
 class Unreachable(ServiceError):
     """The service did not respond: nothing listens there, or every connection broke."""
 
+    usual_step = "Check the URL (`--url`, or KERNEL_EVAL_URL), and that the service runs there."
+
 
 class JobFailed(ServiceError):
     """The service failed in every attempt to judge the kernel. Submit it again, with a new idempotency key."""
+
+    usual_step = "Submit it again: the service failed, not the kernel."
 
 
 class StillRunning(KernelEvalError, TimeoutError):
@@ -81,3 +103,8 @@ class StillRunning(KernelEvalError, TimeoutError):
         super().__init__(message, problem=job)
         self.job_id = job_id
         self.state = state
+
+    @property
+    def next(self) -> str:
+        """How to wait on."""
+        return f"Wait for job {self.job_id} again; it goes on."

@@ -219,10 +219,17 @@ class Protocol:
         """The job's result. Raises JobFailed or JobCancelled if the job ends without one."""
         return verdict((yield from self.wait_for_job(job_id, max_wait_s)))
 
-    def confirm(self, job_id: str, max_wait_s: float | None) -> Flow[Result]:
-        """Has a passed comparison judged again and waits for the result."""
+    def source(self, job_id: str) -> Flow[Submission]:
+        """The kernels of a job, as they were sent."""
+        kept = yield from self._json(Call("GET", f"{job_path(job_id)}/source"))
+        if not isinstance(kept.get("kernel"), dict):
+            raise ServiceError(f"this is no source of job {job_id}; is there another service?")
+        return Submission(kept["kernel"], kept.get("reference"), label=kept.get("name"))
+
+    def repeat(self, job_id: str, way: str, max_wait_s: float | None) -> Flow[Result]:
+        """Has a job's request judged again (`way` is "again" or "confirm") and waits for the result."""
         began, key = time.monotonic(), {"Idempotency-Key": str(uuid4())}
-        job = _job((yield from self._json(Call("POST", f"{job_path(job_id)}/confirm", headers=key))))
+        job = _job((yield from self._json(Call("POST", f"{job_path(job_id)}/{way}", headers=key))))
         return verdict((yield from self.wait_for_job(job.job_id, max_wait_s, began)))
 
     def _judge_once(self, submission: Submission, began: float, max_wait_s: float | None) -> Flow[Result]:

@@ -19,6 +19,7 @@ class Job:
     `state` is queued, building, waiting, running, completed, failed or cancelled: `completed` is every verdict about
     a kernel, `failed` the service's own fault. `queue_position` 0 is next.
     `explanation` says in a sentence what was found, None in a list; `batch_index` which of its batch's bodies it was.
+    `name` is the submission's label, `next` what to do next, None in a list.
     """
 
     job_id: str
@@ -39,6 +40,8 @@ class Job:
     raw: Mapping[str, Any] = field(repr=False)
     explanation: str | None = None
     batch_index: int | None = None
+    name: str | None = None
+    next: str | None = None
 
     @property
     def verdict(self) -> str | None:
@@ -74,6 +77,8 @@ class Job:
                 raw=wire,
                 explanation=wire.get("explanation"),
                 batch_index=wire.get("batch_index"),
+                name=text(wire.get("name")),
+                next=text(wire.get("next")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ResponseError(f"this is no job of a kernel evaluation service: {error!r}") from error

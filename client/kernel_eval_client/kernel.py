@@ -1,4 +1,4 @@
-"""A kernel to judge: its source, type, contract and metadata; and a guess of the type from a source."""
+"""A kernel to judge: its source, type, contract and metadata."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from kernel_eval_client.contract import IOContract
+from kernel_eval_client.kernel_guess import guess_type
+from kernel_eval_client.kernel_type import KernelType
+
+__all__ = [
+    "METADATA",
+    "Kernel",
+    "KernelType",
+    "Source",
+    "cuda",
+    "guess_type",
+    "multi_kernel",
+    "torch",
+    "torch_cuda",
+    "triton",
+]
 
 Source = str | Path
 """Source text, or the path of a file with it."""
 
-_CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc")
 _FILE_NAME = re.compile(r"[^\n(){}=;]+\.(?:py|cu|cuh|cpp|cc)")
 METADATA = frozenset(
     {
@@ -25,20 +38,6 @@ METADATA = frozenset(
     }
 )
 """Keys of `metadata` that the service accepts; docs/api.md says which kernel types use them."""
-_TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
-
-
-class KernelType(str, Enum):
-    """The language or framework of a source."""
-
-    TORCH = "torch"
-    TORCH_CUDA = "torch_cuda"
-    TRITON = "triton"
-    CUDA = "cuda"
-    MULTI_KERNEL = "multi_kernel"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)
@@ -105,19 +104,3 @@ def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, meta
         raise TypeError(f"{name} is no metadata of a kernel: {meant} Kernel(…, metadata=…) takes any")
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
     return Kernel(text, kernel_type, io, metadata or None)
-
-
-def guess_type(source: str, file_name: str = "") -> KernelType:
-    """Guesses the type from the file's suffix, else from the source.
-
-    It never guesses `multi_kernel`: a function over Triton kernels is `triton`.
-    """
-    if file_name.endswith(_CUDA_FILES):
-        return KernelType.CUDA
-    if "load_inline" in source or "cpp_extension" in source or "RawKernel" in source or "RawModule" in source:
-        return KernelType.TORCH_CUDA
-    if _TRITON.search(source):
-        return KernelType.TRITON
-    if "__global__" in source and not re.search(r"^\s*(?:import|from|def|class)\s+\w", source, re.MULTILINE):
-        return KernelType.CUDA
-    return KernelType.TORCH

@@ -166,8 +166,9 @@ class Result:
     """One verdict. Only comparisons have `reference` and `speedup`; `raw` is the response body.
 
     `budget["skipped_checks"]` lists the checks that were left out. `reused_from` names the earlier job whose result
-    this is. `explanation` is the verdict in one sentence, `report` the path of the HTML report; both are None if the
-    service lacks them. `speedup_unavailable_reason` says why a comparison has no `speedup`.
+    this is. `explanation` is the verdict in one sentence, `report` the path of the HTML report, `next` what to do next;
+    all are None if the service lacks them. `name` is the submission's label. `speedup_unavailable_reason` says why a
+    comparison has no `speedup`.
     """
 
     job_id: str
@@ -184,6 +185,8 @@ class Result:
     explanation: str | None = None
     report: str | None = None
     speedup_unavailable_reason: str | None = None
+    next: str | None = None
+    name: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -280,6 +283,8 @@ class Result:
                 explanation=wire.get("explanation"),
                 report=wire.get("report"),
                 speedup_unavailable_reason=wire.get("speedup_unavailable_reason"),
+                next=wire.get("next"),
+                name=wire.get("name"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ResponseError(f"this is no result of a kernel evaluation service: {error!r}") from error

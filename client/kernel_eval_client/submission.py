@@ -10,11 +10,13 @@ from typing import Any, Literal, TypedDict
 
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType
+from kernel_eval_client.untrusted_text import plain
 
 KernelLike = Kernel | Mapping[str, Any]
 """A Kernel, or a kernel as JSON."""
 
 
+MAX_NAME_CHARS = 200
 Budget = Literal["quick", "default", "precise"]
 Counters = bool | Literal["basic", "full"] | Sequence[str]
 """The hardware counters to read: none, basic (also True), full, or basic with further metrics by name."""
@@ -70,7 +72,7 @@ class Options(TypedDict, total=False):
 class Submission:
     """One request; with `reference` it is a comparison, and with `qualify` one that says whether the kernel is fit.
 
-    The client does not send `label`: `map` returns it.
+    `label` is sent as the job's `name` (its first 200 characters), and `map` returns it.
     """
 
     kernel: KernelLike
@@ -114,6 +116,8 @@ class Submission:
         """The JSON body. Raises CallerError for an invalid kernel and for values that JSON lacks, such as NaN."""
         wire: dict[str, Any] = {each: getattr(self, each) for each in Options.__annotations__}
         wire = {name: value for name, value in wire.items() if value is not None}
+        if self.label:
+            wire["name"] = plain(self.label)[:MAX_NAME_CHARS]
         if self.reference is None:
             wire["kernel"] = _wire(self.kernel)
         else:
@@ -134,6 +138,8 @@ class Submission:
         Raises CallerError for a body without a kernel.
         """
         values = {each.name: wire[each.name] for each in fields(cls) if wire.get(each.name) is not None}
+        if "label" not in values and wire.get("name") is not None:
+            values["label"] = str(wire["name"])
         if "custom_code" in wire and "custom_kernel" not in wire:
             values["reference"] = Kernel(wire.get("ref_code", ""), KernelType.TORCH)
             values["kernel"] = Kernel(wire["custom_code"], KernelType.TORCH_CUDA)

@@ -90,6 +90,7 @@ class Response:
             raise ServiceError(
                 f"the response ({self.status}) is no JSON object: {self.content[:80]!r}; is there another service?",
                 status=self.status,
+                problem={"next": Unreachable.usual_step},
             )
         return body
 

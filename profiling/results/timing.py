@@ -44,7 +44,8 @@ def render_timing(windows: KernelWindows, estimate: TimeEstimate, circumstances:
     shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
     possible = [
         _upper_bound(level) if bounded else None,
-        events_misfit(misfits, len(samples.event_samples)),
+        # On a CPU the operating system interrupts a call at any moment: that noise says nothing about the kernel.
+        events_misfit(misfits, len(samples.event_samples)) if setup.is_cuda else None,
         estimate.early_start.flag,
         checked.flag,
         _excluded(len(net) - counted, len(net)) if counted < len(net) else None,
@@ -81,12 +82,13 @@ def render_timing(windows: KernelWindows, estimate: TimeEstimate, circumstances:
 
 
 def _upper_bound(call_ms: float) -> Flag:
-    message = "too short for what a window can resolve here: the time is an upper bound, not a measurement"
+    message = "too short to measure here: the time is only an upper bound; give the kernel more work per call"
     return Flag(FlagCode.UPPER_BOUND, message, {"call_ms": call_ms})
 
 
 def _excluded(excluded: int, windows: int) -> Flag:
-    message = f"{excluded} of {windows} windows were disturbed from outside and left out"
+    were = "was" if excluded == 1 else "were"
+    message = f"{excluded} of {windows} windows {were} disturbed by other load and dropped"
     return Flag(FlagCode.WINDOWS_EXCLUDED, message, {"excluded_windows": excluded, "windows": windows})
 
 

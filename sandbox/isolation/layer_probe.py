@@ -176,9 +176,9 @@ def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
 
 def _cgroup_layer(groups: cgroup.Cgroups | None) -> Layer:
     if groups is None:
-        return Layer(False, "no cgroup v2 that the worker may write; the launcher watches")
+        return Layer(False, "the worker may write no cgroup v2; the launcher enforces memory, process and CPU limits")
     if groups.missing:
-        return Layer(False, f"kills processes; the launcher watches {', '.join(groups.missing)}")
+        return Layer(False, f"only ends processes; the launcher enforces the limits of {', '.join(groups.missing)}")
     return Layer(True, f"{', '.join(groups.controllers)}")
 
 

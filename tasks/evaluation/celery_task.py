@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, Unproven
@@ -45,7 +45,8 @@ def evaluate(task: Any, *_: Any) -> str:
     """
     # The arguments of a message from an earlier version are ignored.
     message = Message(task.request.id, task.request.delivery_info["routing_key"])
-    verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline)
+    show = partial(_show_in_flower, task)
+    verdict = execute(patient_records(), prompt_records(), message, task.request.hostname, run_pipeline, show)
     if verdict != NO_JOB:
         _prepare_next_job()
     return verdict
@@ -57,16 +58,32 @@ def execute(
     message: Message,
     worker: str,
     pipeline: Pipeline,
+    show: Callable[[Claim], None] | None = None,
 ) -> str:
-    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, because pulses repeat."""
+    """Run one attempt. `records` outlasts a restart of Redis; `pulse` gives up quickly, because pulses repeat.
+
+    `show` gets the claimed job.
+    """
     claim = records.claim(worker, device_model(), message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
         return NO_JOB
     if claim.queue_to_wake is not None:
         publish_more(claim.queue_to_wake)
+    if show is not None:
+        show(claim)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
         return _attempt(records, pulse, claim, pipeline)
+
+
+def _show_in_flower(task: Any, claim: Claim) -> None:
+    """Give Flower the job's id and name as the task's arguments. The message has none, because it names no job."""
+    request = claim.request
+    shown = [claim.job_id, request.operation, request.kernel.kernel_type, *([request.name] if request.name else [])]
+    try:
+        task.send_event("task-started", retry=False, args=f"({', '.join(map(str, shown))})")
+    except Exception as error:  # Only Flower lacks it, whatever fails here.
+        log.warning("job %s: Flower does not get its name: %s: %s", claim.job_id, type(error).__name__, error)
 
 
 def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipeline) -> str:
@@ -83,7 +100,7 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
         monitor.report_pending_stages(records)
         if report.texts:
             report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
-        texts = {**report.texts, **kept_request(claim.request, report)}
+        texts = {**report.texts, **kept_request(claim.request)}
         records.complete(job_id, attempt, report.body(job_id), texts)
         # Only the verdict is logged: the message of a kernel's fault may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from domain.fault import KernelFault
+from domain.kernel import Kernel
+from domain.kernel_guess import other_type
 from domain.request import Request
 from domain.result import DeviceReport, Outcome, Report, Status
 from domain.speed.headroom import headroom
@@ -78,14 +81,22 @@ def outcome(
 def _verdict(kernel_run: KernelRun, failed_reference: Outcome | None) -> tuple[Status, str | None, str]:
     """Status, message and log."""
     if kernel_run.fault is not None:
-        return kernel_run.fault.status, kernel_run.fault.message, kernel_run.fault.log
+        return kernel_run.fault.status, _with_type(kernel_run.kernel, kernel_run.fault), kernel_run.fault.log
     if kernel_run.comparison is not None and not kernel_run.comparison.passed:
         # Before a failed reference: a wrong output remains wrong, even if the reference fails after it.
         return Status.WRONG_RESULT, kernel_run.comparison.message, ""
     if failed_reference is not None:
         why = f"the reference failed ({failed_reference.status}): {failed_reference.message}"
-        return Status.REFERENCE_FAILED, f"validation was skipped: {why}", failed_reference.log
+        return Status.REFERENCE_FAILED, why, failed_reference.log
     return Status.PASSED, None, ""
+
+
+def _with_type(kernel: Kernel, fault: KernelFault) -> str:
+    """The fault's message; where the source cannot be of the named type, after the type that it looks like."""
+    if fault.status not in (Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH):
+        return fault.message
+    other = other_type(kernel.source_code, kernel.kernel_type)
+    return fault.message if other is None else f"{other}; as `{kernel.kernel_type}`: {fault.message}"
 
 
 def _build(kernel_run: KernelRun) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any
 
 from domain.access import Key
 from domain.request import Request
+from domain.settings import settings
 from tasks.jobs.job_queue import queue_of_gpu, queue_of_worker
 from tasks.jobs.job_view import JobView
+from tasks.jobs.kept_request import MAX_KEPT
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.redis_client import text
 
@@ -126,9 +128,11 @@ def create_arguments(
     `bodies` is a fingerprint of all bodies under one idempotency key. With `read`, the reply has the job as well.
     """
     request, webhook = new.request, new.webhook
-    stored = json.dumps(request.to_wire(), separators=(",", ":"))
+    wire = request.to_wire()
+    stored, unnamed = (json.dumps(each, separators=(",", ":")) for each in (wire, {**wire, "name": None}))
     argument = {
         "id": new.job_id,
+        "name": request.name,
         "operation": request.operation,
         "kernel_type": request.kernel.kernel_type,
         "timeout": request.timeout,
@@ -138,9 +142,10 @@ def create_arguments(
         "gpu": request.gpu,
         "kind": request.kind,
         "work": request.work,
-        "fingerprint": hashlib.sha256(stored.encode()).hexdigest()[:32],
+        "fingerprint": hashlib.sha256(unnamed.encode()).hexdigest()[:32],
         "queue": new.queue,
         "reuse": request.reuse and request.replay_seed is None,
+        "keep": (settings().keep_sources and len(stored) <= MAX_KEPT) or None,
         "batch_id": batch_id,
         "batch_index": new.batch_index,
         "bodies": bodies or None,

@@ -32,6 +32,7 @@ from tasks.jobs.job_queue import Claim, JobQueue, Message, UnreadableRequest
 from tasks.jobs.job_scripts import LUA, SHARED, transition
 from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView
+from tasks.jobs.leaderboard import Leader
 from tasks.jobs.result_reuse import reusable
 from tasks.jobs.webhook_outbox import Webhook
 from tasks.node.lua_script import LuaScript
@@ -299,17 +300,21 @@ class JobStore:
         views = self.views(text(job_id) for job_id in job_ids)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
 
-    def summaries(self, key_id: str | None, limit: int) -> Sequence[tuple[str, Summary]]:
-        """Ids and summaries of the completed jobs among the newest `limit` jobs of an API key, the newest first.
+    def summaries(self, key_id: str | None, limit: int) -> Sequence[Leader]:
+        """Ids, summaries and names of the completed jobs among the newest `limit` jobs of an API key, the newest first.
 
         Without a key, of the newest `limit` completed jobs.
         """
         ids = [text(job_id) for job_id in self._redis.zrevrange(_index(State.COMPLETED, None, key_id), 0, limit - 1)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
-                pipe.hget(f"job:{job_id}", "summary")
+                pipe.hmget(f"job:{job_id}", "summary", "name")
             stored = zip(ids, pipe.execute(), strict=True)
-        return [(job_id, Summary.from_json(summary)) for job_id, summary in stored if summary is not None]
+        return [
+            Leader(job_id, Summary.from_json(summary), None if name is None else text(name))
+            for job_id, (summary, name) in stored
+            if summary is not None
+        ]
 
     def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
         """The known jobs among these, without their results."""

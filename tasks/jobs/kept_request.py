@@ -1,7 +1,8 @@
-"""The request of a passed comparison, compressed, for as long as its result: a confirmation judges it again.
+"""The request of a job that has ended, for as long as the job: its owner reads the sources and has them judged again.
 
-It lies among the job's artifacts, under a name that no artifact has. The record gives up the request itself at the
-same moment, so that the compressed one takes no more room than was admitted.
+A completed job keeps it compressed among its artifacts, under a name that no artifact has. The record gives up the
+request itself at the same moment, so that the compressed one takes no more room than was admitted. A job that ended
+without a result keeps the record's own. KEEP_SOURCES turns both off.
 """
 
 from __future__ import annotations
@@ -13,28 +14,30 @@ from typing import Any
 from redis import Redis
 
 from domain.request import Request
-from domain.result import Report
+from domain.settings import settings
 from tasks.jobs.job_queue import read_request
 
 NAME = "request"
-MAX_PACKED = 256 << 10
-"""Maximum size of a compressed request, in bytes: a source of the maximum size fits, tensors in a contract may not."""
+MAX_KEPT = 256 << 10
+"""Maximum size of a kept request, in bytes as stored: a source of the maximum size fits when it is compressed,
+tensors in a contract may not."""
 
 
-def kept_request(request: Request, report: Report) -> dict[str, bytes]:
-    """What a completed job keeps of its request, by name; empty without a speed-up, or if it is too large."""
-    if report.speedup is None:
-        return {}
+def kept_request(request: Request) -> dict[str, bytes]:
+    """What a completed job keeps of its request, by name; empty if it is too large or if the operator keeps none."""
     packed = zlib.compress(json.dumps(request.to_wire(), separators=(",", ":")).encode())
-    return {NAME: packed} if len(packed) <= MAX_PACKED else {}
+    return {NAME: packed} if settings().keep_sources and len(packed) <= MAX_KEPT else {}
 
 
 def read_kept_request(redis: Redis, job_id: str) -> Request | None:
-    """The request that a completed job kept; None if it kept none, or one of another version."""
-    packed: Any = redis.hget(f"job:{job_id}:artifacts", NAME)
-    if packed is None:
+    """The request of a job; None if it kept none, or one of another version."""
+    if not settings().keep_sources:
         return None
+    packed: Any = redis.hget(f"job:{job_id}:artifacts", NAME)
+    stored: Any = redis.get(f"job:{job_id}:request") if packed is None else None
     try:
-        return read_request(zlib.decompress(packed))
-    except ValueError:
+        if packed is not None:
+            stored = zlib.decompress(packed)
+        return None if stored is None else read_request(stored)
+    except (ValueError, zlib.error):
         return None

@@ -18,10 +18,11 @@ LENGTH = 10
 
 @dataclass(frozen=True)
 class Leader:
-    """A candidate on a board."""
+    """A candidate on a board: a completed job, its summary and its name."""
 
     job_id: str
     summary: Summary
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,13 @@ class Board:
     leaders: list[Leader]
 
 
-def boards(newest: Iterable[tuple[str, Summary]]) -> list[Board]:
-    """The boards of these jobs (id and summary, the newest first), that of the newest job first."""
+def boards(newest: Iterable[Leader]) -> list[Board]:
+    """The boards of these jobs, the newest first, that of the newest job first."""
     leaders_of: dict[tuple[str, str], dict[str, Leader]] = {}
-    for job_id, one in newest:
+    for leader in newest:
+        one = leader.summary
         if _counts(one) and one.reference and one.device and one.candidate:
-            leaders_of.setdefault((one.reference, one.device), {}).setdefault(one.candidate, Leader(job_id, one))
+            leaders_of.setdefault((one.reference, one.device), {}).setdefault(one.candidate, leader)
     return [
         Board(reference, device, sorted(leaders.values(), key=_lower_end, reverse=True)[:LENGTH])
         for (reference, device), leaders in leaders_of.items()

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.kernel_guess import uses_triton
 from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN
 from profiling.gpu.state_summary import throttled
@@ -312,7 +313,7 @@ class Timekeeper:
         state = self._card.state()
         usual, is_candidate = measurement.windows[kernel_run.role].usual, kernel_run is self.rounds.candidate
         windows = len(usual.elapsed_ms)
-        interpreted = kernel_run.facts.get("interpreted")
+        interpreted = not self.worker.device.is_cuda and uses_triton(kernel_run.kernel.source_code)
         own_queue_unknown = in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles
         possible = [
             LAUNCHES_UNKNOWN if usual.setup.gated and kernel_run.launch_shift_ms is None else None,

@@ -149,7 +149,8 @@ class Service:
         assert list(work.iterdir()) == []
         assert self.records.abandoned() == []
         assert [key for key in self.redis.keys("job:*:owner") if self.redis.ttl(key)] == []
-        assert self.redis.keys("job:*:request") == []
+        kept = [key.removesuffix(b":request") for key in self.redis.keys("job:*:request")]
+        assert {self.redis.hget(job, "state") for job in kept} <= {b"failed", b"cancelled"}
 
     def kill_all(self) -> None:
         everyone: list[psutil.Process | subprocess.Popen[bytes]] = [*self._marked(), *self.processes.values()]

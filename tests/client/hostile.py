@@ -137,6 +137,9 @@ def _answer(asked: Seen) -> Reply:
     ended = job("completed", result=result())
     if asked.path == "/health":
         return Reply(200, _health())
+    if asked.path.endswith("/source"):
+        kernel = {"kernel_type": "torch", "source_code": f"x = 1{HOSTILE}"}
+        return Reply(200, {"job_id": "j1", "name": HOSTILE, "kernel": kernel, "reference": kernel})
     if asked.path == "/openapi.json":
         return Reply(200, {"info": {"version": "1" + HOSTILE}})
     if asked.path == "/jobs":

@@ -66,6 +66,66 @@ def test_how_to_judge_reaches_the_service(run: Command, files: Path) -> None:
         assert client.job(run.json()["job_id"]).raw["priority"] == 7
 
 
+def test_a_failure_ends_with_what_to_do_and_where_to_read_more(run: Command, files: Path) -> None:
+    assert run("compare", files / "twice.py", files / "wrong.py") == 1
+    *_, step, report = run.out.splitlines()
+    assert step.startswith("  next      Check the formula") and report.startswith(f"  report    {run.url}/job/")
+
+
+def test_a_job_again_by_its_name_and_its_source(run: Command, files: Path) -> None:
+    assert run("evaluate", files / "twice.py", "--name", "twice as fast", *QUICK, "--json") == 0
+    job_id = run.json()["job_id"]
+    assert run.json()["name"] == "twice as fast"
+    assert run("list", "--limit", "1") == 0 and "twice as fast" in run.out
+    assert run("again", job_id) == 0 and "twice as fast" in run.out
+    assert run("source", job_id) == 0 and run.out.strip() == TWICE.source_code.strip()
+    assert run("source", job_id, "--reference") == 2 and "it was no comparison" in run.err
+    assert run("evaluate", files / "wrong.py", *QUICK, "--json") == 0 and run.json()["name"] == str(files / "wrong.py")
+
+
+def test_a_request_may_be_compared_too(run: Command) -> None:
+    assert run("compare", EXAMPLES / "compare-wrong" / "request.json", "--json") == 1
+    assert run.json()["verdict"] == "wrong_result"
+    assert run("compare", EXAMPLES / "compare-wrong" / "candidate.py") == 2
+    assert "takes two files: REFERENCE CANDIDATE" in run.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (
+            ["evaluate", "k.py", "--num-trails", "5"],
+            "unrecognized arguments: --num-trails 5; did you mean --num-trials?",
+        ),
+        (["evaluate", "k.py", "--typ=pytorch"], "did you mean torch?"),
+        (["evaluate", "k.py", "--budget", "quik"], "did you mean quick?"),
+        (["evalute", "k.py"], "did you mean evaluate?"),
+    ],
+)
+def test_a_mistyped_option_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], meant: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    first, help_line = capsys.readouterr().err.splitlines()
+    assert first.endswith(meant) and help_line.endswith("--help` lists the options.)")
+
+
+def test_a_type_may_be_in_capitals(run: Command, files: Path) -> None:
+    assert run("evaluate", files / "twice.py", "--type", "TORCH", *QUICK) == 0
+
+
+def test_a_key_of_another_service_is_not_sent_and_that_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(Reply(401, {"type": "urn:kernel-eval:problem:key-required", "detail": "an API key is needed"}))
+    monkeypatch.setenv("KERNEL_EVAL_API_KEY", "secret")
+    monkeypatch.setenv("KERNEL_EVAL_URL", "http://elsewhere.example")
+    with listening(told):
+        assert main(["list", "--url", told.url]) == 2
+    err = capsys.readouterr().err
+    assert f"KERNEL_EVAL_API_KEY was not sent: it belongs to another URL. Set KERNEL_EVAL_URL to {told.url}" in err
+    assert "secret" not in err and "next: Set KERNEL_EVAL_API_KEY" in err
+
+
 def test_a_wrong_kernel_and_its_json(run: Command, files: Path) -> None:
     assert run("compare", files / "twice.py", files / "wrong.py", "--json") == 1
     assert run.json()["verdict"] == "wrong_result"
@@ -85,6 +145,7 @@ def test_a_cuda_request_with_its_source_beside_it(run: Command) -> None:
 
 def test_a_contract_beside_the_source_is_taken(run: Command, tmp_path: Path) -> None:
     example = json.loads((EXAMPLES / "does-not-compile" / "request.json").read_text())
+    assert run("evaluate", EXAMPLES / "does-not-compile" / "kernel.cu", "--json") == 1, "a request there names it"
     shutil.copy(EXAMPLES / "does-not-compile" / "kernel.cu", tmp_path)
     assert run("evaluate", tmp_path / "kernel.cu") == 2
     assert "kernel.io: is missing" in run.err and "openapi" not in run.err

@@ -37,6 +37,9 @@ CALLS = {
     "submit": ["submit", "{file}"],
     "wait": ["wait", "j1"],
     "confirm": ["confirm", "j1"],
+    "again": ["again", "j1"],
+    "source": ["source", "j1"],
+    "source of the reference": ["source", "j1", "--reference"],
     "watch": ["watch", "j1"],
     "watch of a file": ["watch", "{file}", "--runs", "1"],
     "batch": ["batch", "{folder}"],
@@ -88,9 +91,9 @@ def test_nothing_hostile_is_printed(name: str, styled: bool, folder: Path, capsy
     run(CALLS[name], service(), folder, "--verbose")
     out, err = capsys.readouterr()
     assert out or err
-    # A page is nobody's lines.
+    # The lines of a page, and of a source, are not the command's.
     found = [*obeyed(out, styled=styled), *obeyed(err, styled=styled)]
-    assert [each for each in found if "FORGED" not in each or "report" not in name] == []
+    assert [each for each in found if "FORGED" not in each or not name.startswith(("report", "source"))] == []
     if name in ("evaluate", "status", "doctor", "artifacts"):
         assert MARKUP in out, "text, and no markup"
 
@@ -122,7 +125,9 @@ def test_another_service_is_told_of_without_its_bytes(
     for more in ((), ("--json",)):
         run(CALLS[name], Told(Reply(200, HOSTILE.encode(errors="replace"))), folder, *more)
         out, err = capsys.readouterr()
-        assert [each for each in obeyed(out + err) if "FORGED" not in each or "report" not in name] == []
+        assert [
+            each for each in obeyed(out + err) if "FORGED" not in each or not name.startswith(("report", "source"))
+        ] == []
 
 
 def test_a_wrong_command_line_is_repeated_without_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client"))
 
 from api.http.problems import Kind
+from api.pages import next_step
 from domain.flags import FlagCode
 from domain.result import Status
 from kernel_eval_client import errors
-from kernel_eval_client.agents.brief import NEXT
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.errors import KernelEvalError, RateLimited, ServiceError
 from kernel_eval_client.wire import Response, error_of
@@ -37,21 +37,25 @@ def _lines() -> Iterator[str]:
     yield "The service sends these errors as `application/problem+json`; `detail` says what to do."
     yield "The last columns are what the Python client raises, and whether it tries again first."
     yield ""
-    yield "| status | `type` | title | raised | tried again |"
-    yield "| --- | --- | --- | --- | --- |"
+    yield "| status | `type` | title | what to do (`next`) | raised | tried again |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for kind in sorted(Kind, key=lambda each: (each.value[0], each.name)):
         status, title = kind.value
         body = {"type": kind.urn, "title": title, "status": status, "detail": title}
         error = error_of(Response(status, {"Content-Type": "application/problem+json"}, json.dumps(body).encode()))
         again = isinstance(error, (ServiceError, RateLimited)) and not isinstance(error, errors.JobFailed)
-        yield f"| {status} | `{kind.urn}` | {title} | `{type(error).__name__}` | {'yes' if again else 'no'} |"
+        step, name = next_step.OF_PROBLEM[kind.slug], type(error).__name__
+        yield f"| {status} | `{kind.urn}` | {title} | {step} | `{name}` | {'yes' if again else 'no'} |"
     yield ""
     yield "## Verdicts"
     yield ""
-    yield "| `verdict` | what to try |"
+    yield "Where the cause is known, a result's `next` is more exact (`api/pages/next_step.py`)."
+    yield ""
+    yield "| `verdict` | what to do (`next`) |"
     yield "| --- | --- |"
     for verdict in Status:
-        yield f"| `{verdict}` | {NEXT.get(str(verdict), 'Nothing: it ran, and in a comparison it is right.')} |"
+        step = next_step.OF_VERDICT.get(verdict, "Nothing: it ran, and in a comparison it is right.")
+        yield f"| `{verdict}` | {step} |"
     yield ""
     yield "## Flags"
     yield ""

@@ -37,7 +37,9 @@ class Tolerance:
     element_rtol: float = 0.0
 
     def __str__(self) -> str:
-        return f"atol={self.atol:g}, rtol={self.rtol:g}" + (" of the output's scale" if self.relative_to_scale else "")
+        return f"atol={self.atol:g}, rtol={self.rtol:g}" + (
+            " of the output's typical size" if self.relative_to_scale else ""
+        )
 
 
 EXACT = Tolerance(0.0, 0.0)

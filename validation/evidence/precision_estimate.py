@@ -128,9 +128,8 @@ def _output(
             "loses its digits in differences or long sums; ask for a smaller atol and rtol to see where"
         )
     sentence = (
-        f"output {index} is {dtype_name}, but its error against float64 is {errors.candidate_error:.2g} of the values "
-        f"(rms), "
-        f"the reference's {errors.reference_error:.2g}: {evidence}"
+        f"output {index} is {dtype_name}, but its error against float64 is {_part(errors.candidate_error)}, the "
+        f"reference's {errors.reference_error:.2g} of them: {evidence}"
     )
     code = FlagCode.UNEXPLAINED_ERROR if suspected_dtype is None else FlagCode.LOWER_PRECISION
     data: Figures = {
@@ -141,6 +140,11 @@ def _output(
         "suspected_dtype": suspected_dtype,
     }
     return Precision(**{**vars(errors), "suspected_dtype": suspected_dtype, "finding": Flag(code, sentence, data)})
+
+
+def _part(error: float) -> str:
+    """An error relative to the root mean square of the values."""
+    return "as large as the values" if error >= 1 else f"{error:.2g} of the values (rms)"
 
 
 def _named(

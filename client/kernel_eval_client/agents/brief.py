@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_eval_client.agents import device, faults
-from kernel_eval_client.agents.next_step import NEXT, next_step, wrong_ranges
 from kernel_eval_client.agents.wording import for_tools
-from kernel_eval_client.errors import CallerError, KernelEvalError, KeyRefused, RateLimited, ServiceError, UnknownJob
+from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.job import Job
 from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
@@ -21,17 +20,20 @@ from kernel_eval_client.result import Comparison, Result
 from kernel_eval_client.timing import Speedup
 from kernel_eval_client.untrusted_text import cut, named, plain, quoted
 
-__all__ = ["MAXIMUM_LENGTH", "NEXT", "describe_state", "of_error", "of_job", "of_jobs", "of_result", "of_service"]
+__all__ = ["MAXIMUM_LENGTH", "describe_state", "of_error", "of_job", "of_jobs", "of_result", "of_service"]
 
 MAXIMUM_LENGTH = 2000
 """Maximum length of a tool's reply, in characters. A longer one is cut, says so, and says how to read on."""
 
+UNKNOWN_STEP = "Read the lines above: this version of the service names no next step."
+CORRECT = "Correct the call as the message says."
+ANEW = "Submit it again if you still want the verdict."
 _KERNELS = 4
 _FLAGS = 4
 
 
-def of_result(result: Result, source: str = "", reference: str = "", timeout: int | None = None) -> str:
-    """Verdict, times, the error with its line, flags and the next step; `timeout` is the job's in s, if known."""
+def of_result(result: Result, source: str = "", reference: str = "") -> str:
+    """Verdict, times, the error with its line, flags and the next step."""
     lines = [f"{result.verdict} (job {result.job_id}, on {_device(result)})", *_figures(result)]
     lines += device.sanitizer_lines(result, source)
     if result.error and not _compared_wrong(result):
@@ -50,19 +52,18 @@ def of_result(result: Result, source: str = "", reference: str = "", timeout: in
         flags += [
             f"weak reference: {cut(plain(each.message), 160)}" for each in result.kernel.comparison.weak_reference
         ]
-    tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {next_step(result, timeout)}"]))
+    step = for_tools(result.next or UNKNOWN_STEP, compared=result.reference is not None)
+    tail = "\n".join(map(plain, [*flags[:_FLAGS], f"next: {step}"]))
     return cut("\n".join(map(plain, lines)), MAXIMUM_LENGTH - len(tail) - 1) + "\n" + tail
 
 
 def of_job(job: Job, source: str = "", reference: str = "") -> str:
     """The job's state, or its result."""
     if job.result is not None:
-        return of_result(job.result, source, reference, job.raw.get("timeout"))
+        return of_result(job.result, source, reference)
     if job.done:
-        what = "submit it again" if job.state == "failed" else "it was cancelled"
-        return cut(
-            f"job {job.job_id} is {plain(job.state)}: {plain(job.error or 'no reason')}\nnext: {what}.", MAXIMUM_LENGTH
-        )
+        reason = plain(job.error or "no reason")
+        return cut(f"job {job.job_id} is {plain(job.state)}: {reason}\nnext: {ANEW}", MAXIMUM_LENGTH)
     since = "" if job.submitted_at is None else f", handed in {max(0.0, time.time() - job.submitted_at):.0f} s ago"
     return (
         f"job {job.job_id} is {describe_state(job)}{since} and goes on\n"
@@ -90,10 +91,9 @@ def of_jobs(jobs: Sequence[Job]) -> str:
 def _in_a_line(job: Job) -> str:
     verdict = (job.raw.get("summary") or {}).get("verdict")
     age = "" if job.submitted_at is None else f", {max(0.0, time.time() - job.submitted_at):.0f} s ago"
-    text = (
-        f"{job.job_id} {describe_state(job)}{f' {verdict}' if verdict else ''} ({job.operation} {job.kernel_type}{age})"
-    )
-    return plain(text)
+    name = f' "{named(job.name)}"' if job.name else ""
+    state = describe_state(job) + (f" {verdict}" if verdict else "")
+    return plain(f"{job.job_id} {state} ({job.operation} {job.kernel_type}{age})") + name
 
 
 def of_service(health: Mapping[str, Any], version: str) -> str:
@@ -111,19 +111,8 @@ def of_service(health: Mapping[str, Any], version: str) -> str:
 
 
 def of_error(error: KernelEvalError, *, compared: bool = False) -> str:
-    """The error's message, and the next step by the party at fault."""
-    if isinstance(error, UnknownJob):
-        step = "Check the id (`jobs` lists them); finished jobs are kept for a day."
-    elif isinstance(error, KeyRefused):
-        step = "The API key is at fault; ask whoever runs this server."
-    elif isinstance(error, CallerError):
-        step = "Mend the request."
-    elif isinstance(error, RateLimited):
-        step = "Wait, then send it again."
-    elif isinstance(error, ServiceError):
-        step = "Not the kernel's fault: send the same again later."
-    else:
-        step = "Nobody's fault."
+    """The error's message, and the next step."""
+    step = for_tools(error.next or CORRECT, compared=compared)
     fields = error.fields if isinstance(error, CallerError) else ()
     messages = "\n".join(plain(for_tools(str(message), compared=compared)) for message in fields or (error,))
     return f"{cut(messages, MAXIMUM_LENGTH - len(step) - 7)}\nnext: {step}"
@@ -181,7 +170,7 @@ def _compared_wrong(result: Result) -> bool:
 
 
 def _where(comparison: Comparison) -> str | None:
-    reach = wrong_ranges(comparison.mismatch_map or {})
+    reach = _wrong_ranges(comparison.mismatch_map or {})
     if reach is None or comparison.mismatch_map is None:
         return None
     (top, bottom), (left, right) = reach
@@ -193,6 +182,24 @@ def _where(comparison: Comparison) -> str | None:
     return (
         f"where: {of}{folded}: {where.get('mismatch_count')} wrong within rows {top} to {bottom - 1} of "
         f"{where['rows']}, columns {left} to {right - 1} of {where['columns']}"
+    )
+
+
+def _wrong_ranges(where: Mapping[str, object]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """The ranges of rows and of columns with wrong blocks, each as (first, end); None for a map in another form."""
+    counts, block, rows, columns = (where.get(name) for name in ("counts", "block", "rows", "columns"))
+    if not (
+        isinstance(counts, list) and isinstance(block, list) and isinstance(rows, int) and isinstance(columns, int)
+    ):
+        return None
+    high = [n for n, line in enumerate(counts) if any(line)]
+    wide = [n for line in counts for n, count in enumerate(line) if count]
+    if not high or not wide:
+        return None
+    height, width = block
+    return (
+        (high[0] * height, min(rows, (high[-1] + 1) * height)),
+        (min(wide) * width, min(columns, (max(wide) + 1) * width)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -57,8 +58,11 @@ class Server(MCPServer[Any]):
         """The tool's reply. Raises ToolError for a failed call or invalid arguments."""
         unknown = [plain(argument) for argument in arguments if argument not in self._parameters.get(name, arguments)]
         if unknown:
+            near = {argument: get_close_matches(argument, self._parameters[name], 1, 0.5) for argument in unknown}
+            meant = "".join(f"; for {argument} use {close[0]}" for argument, close in near.items() if close)
             raise ToolError(
-                f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}"
+                f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}\n"
+                f"next: Leave it out, or name one of those{plain(meant)[:300]}."
             )
         try:
             return _plain(await super().call_tool(name, arguments, context))
@@ -71,9 +75,9 @@ class Server(MCPServer[Any]):
                 f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"
                 for problem in error.__cause__.errors()
             ]
-            raise ToolError(
-                "\n".join([*(plain(line)[:300] for line in problems[:6]), "next: Mend the call."])
-            ) from error
+            wrong = ", ".join(dict.fromkeys(str(problem["loc"][0]) for problem in error.__cause__.errors()[:6]))
+            step = f"next: Correct {plain(wrong)[:200]}, and call {name} again."
+            raise ToolError("\n".join([*(plain(line)[:300] for line in problems[:6]), step])) from error
 
 
 def _plain(reply: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:

@@ -9,6 +9,20 @@ _SIDES = {"custom_kernel": "candidate_", "ref_kernel": "reference_", "kernel": "
 _FIELDS = {"source_code": "code", "kernel_type": "type", "io": "io"}
 
 
+_TOOLS = {
+    "/docs and /openapi.json have whole requests": "list_examples has contracts that fit",
+    "`GET /health` lists": "the tool `service` lists",
+    "`GET /health`": "the tool `service`",
+    "`GET /jobs`": "the tool `jobs`",
+    "`GET /job/<id>?wait=60`": "the tool `result`",
+    "`/compare`": "the tool `compare`",
+    "which `comparison` has": "which `result` has with part=comparison",
+    "`sanitize`": "sanitize=true",
+    "`device_metrics`": "device_metrics=basic",
+}
+"""What the service names, and the tool or the argument that does it."""
+
+
 def for_tools(text: str, *, compared: bool) -> str:
     """The message with `candidate_io` in place of `custom_kernel.io`, and so on."""
     for side, prefix in _SIDES.items():
@@ -17,4 +31,6 @@ def for_tools(text: str, *, compared: bool) -> str:
         text = re.sub(rf"\b{side}\.metadata(?:\.{_ENTRY})?\b", f"{prefix}entry", text)
     entry = "candidate_entry" if compared else "entry"
     text = re.sub(rf"\bmetadata\.{_ENTRY}\b|\bmetadata \({_ENTRY}(?:, {_ENTRY})*\)", entry, text)
-    return text.replace("/docs and /openapi.json have whole requests", "list_examples has contracts that fit")
+    for service, tool in _TOOLS.items():
+        text = text.replace(service, tool)
+    return text

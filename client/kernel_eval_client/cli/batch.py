@@ -42,7 +42,7 @@ def batch(session: Session, arguments: argparse.Namespace) -> Exit:
     _report(session, sorted(finished, key=lambda entry: entry.index), folder.skipped)
     if stopped:
         remaining = len(folder.submissions) + len(folder.unreadable) - len(finished)
-        session.progress.say(f"Stopped: {remaining} have no verdict here: they were not submitted, or not waited for.")
+        session.progress.say(f"Stopped: {remaining} without a verdict; those already sent will still run.")
         return Exit.INTERRUPTED
     return max((_exit(entry) for entry in finished), default=Exit.PASSED)
 

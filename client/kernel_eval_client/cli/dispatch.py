@@ -12,9 +12,10 @@ from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.streams import target_of
 from kernel_eval_client.cli.terminal import Terminal
 from kernel_eval_client.client import Client
-from kernel_eval_client.errors import KernelEvalError
+from kernel_eval_client.errors import KernelEvalError, KeyRefused
 from kernel_eval_client.flow import Retry
 
+KEY_WITHHELD = "KERNEL_EVAL_API_KEY was not sent: it belongs to another URL. Set KERNEL_EVAL_URL to {} too."
 PATIENCE_S = {"batch": 300.0, "suite": 300.0}
 SINGLE_PATIENCE_S = 10.0
 """Time for which a command about one job tries to reach the service, in s: a person waits for the error."""
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "submit": judging.submit,
     "wait": judging.wait,
     "confirm": judging.confirm,
+    "again": judging.again,
     "watch": watching.watch,
     "batch": batch.batch,
     "suite": suite.suite,
@@ -33,6 +35,7 @@ COMMANDS: dict[str, Callable[[Session, argparse.Namespace], Exit]] = {
     "cancel": jobs.cancel,
     "list": jobs.listing,
     "report": jobs.report,
+    "source": jobs.source,
     "artifacts": artifacts.artifacts,
     "doctor": doctor.doctor,
     "mcp": mcp.mcp,
@@ -51,6 +54,8 @@ def dispatch(arguments: argparse.Namespace) -> int:
             try:
                 return COMMANDS[arguments.command](session, arguments)
             except KernelEvalError as error:
+                if isinstance(error, KeyRefused) and client.address.withheld:
+                    progress.say(KEY_WITHHELD.format(client.address.url))
                 if arguments.json:
                     session.write({"error": session.error_object(error)})
                 raise

@@ -52,6 +52,8 @@ def doctor(session: Session, arguments: argparse.Namespace) -> Exit:
     failed = any(check.state == FAILED for check in checks)
     if session.as_json:
         session.write({"healthy": not failed, "checks": [asdict(check) for check in checks]})
+    if any(check.state == FAILED and check.name == "key" for check in checks):
+        return Exit.USAGE
     return Exit.SERVICE if failed else Exit.PASSED
 
 
@@ -84,7 +86,11 @@ def _key(client: Client) -> Check:
     try:
         next(client.jobs(limit=1), None)
     except KeyRefused as error:
-        fix = "Set KERNEL_EVAL_API_KEY; the service's owner makes keys: `python -m stack keys add NAME --scope …`."
+        fix = (
+            "Set KERNEL_EVAL_URL to this URL too: KERNEL_EVAL_API_KEY belongs to another one and was not sent."
+            if client.address.withheld
+            else "Set KERNEL_EVAL_API_KEY; the service's owner makes keys: `python -m stack keys add NAME --scope …`."
+        )
         return Check("key", FAILED, str(error), fix)
     except KernelEvalError as error:
         return Check("key", FAILED, str(error), "The service cannot read its jobs: its log has the cause.")

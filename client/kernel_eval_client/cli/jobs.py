@@ -1,8 +1,9 @@
-"""`status`, `cancel`, `list` and `report`: jobs that were submitted."""
+"""`status`, `cancel`, `list`, `source` and `report`: jobs that were submitted."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from kernel_eval_client.cli import show
 from kernel_eval_client.cli.exits import Exit
@@ -43,6 +44,25 @@ def listing(session: Session, arguments: argparse.Namespace) -> Exit:
         session.write([job.raw for job in listed])
     else:
         show.jobs(session.out, listed)
+    return Exit.PASSED
+
+
+def source(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Prints the source of a job's kernel, or of its reference; as JSON both, with their contracts."""
+    kept = session.client.source(arguments.job_id)
+    sides = {"kernel": kept.kernel, "reference": kept.reference}
+    if session.as_json:
+        session.write({"job_id": arguments.job_id, "name": kept.label, **sides})
+        return Exit.PASSED
+    kernel = sides["reference" if arguments.reference else "kernel"]
+    if not isinstance(kernel, Mapping):
+        raise CallerError("the job has no reference: it was no comparison")
+    text = str(kernel.get("source_code"))
+    if arguments.output is None:
+        session.out.block(text.splitlines(), indent="")
+    else:
+        arguments.output.write_text(text, encoding="utf-8")
+        session.progress.say(f"Written to {arguments.output}.")
     return Exit.PASSED
 
 

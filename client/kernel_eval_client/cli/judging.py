@@ -11,7 +11,7 @@ from kernel_eval_client.cli.exits import Exit
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import Choices, read_kernel, read_submission
-from kernel_eval_client.errors import CallerError, StillRunning
+from kernel_eval_client.errors import CallerError, KeyRefused, StillRunning
 from kernel_eval_client.flow import verdict
 from kernel_eval_client.job import Job
 from kernel_eval_client.kernel import Kernel
@@ -29,7 +29,10 @@ def evaluate(session: Session, arguments: argparse.Namespace) -> Exit:
 
 
 def compare(session: Session, arguments: argparse.Namespace) -> Exit:
-    """Judges a candidate against a reference."""
+    """Judges a candidate against a reference, or the request in a .json file."""
+    if arguments.candidate is None and arguments.reference.suffix == ".json":
+        request = read_submission(arguments.reference, choices(arguments))
+        return judge(session, with_options(request, arguments), arguments.max_wait)
     return judge(session, comparison(arguments), arguments.max_wait)
 
 
@@ -65,6 +68,13 @@ def confirm(session: Session, arguments: argparse.Namespace) -> Exit:
     return shown if stands else Exit.FAILED
 
 
+def again(session: Session, arguments: argparse.Namespace) -> Exit:
+    """Has a job's request judged again and prints the new verdict."""
+    with session.progress.waiting("judging it again"):
+        result = session.client.again(arguments.job_id, max_wait_s=arguments.max_wait)
+    return show_verdict(session, result.name or result.job_id, "", result)
+
+
 def choices(arguments: argparse.Namespace) -> Choices:
     """The command line's options about the source."""
     return Choices(arguments.type, arguments.io, arguments.entry, tuple(arguments.compiler_option))
@@ -76,6 +86,8 @@ def comparison(arguments: argparse.Namespace) -> Submission:
         arguments.reference, Choices(arguments.reference_type, arguments.reference_io, arguments.reference_entry)
     )
     candidate = arguments.candidate if "candidate" in arguments else arguments.file
+    if candidate is None:
+        raise CallerError("a comparison takes two files: REFERENCE CANDIDATE; or one request, a .json file")
     if candidate.suffix == ".json":
         raise CallerError(f"{candidate} is a whole request; give it to `kernel-eval evaluate`")
     submission = Submission(read_kernel(candidate, choices(arguments)), reference, label=str(candidate))
@@ -84,7 +96,9 @@ def comparison(arguments: argparse.Namespace) -> Submission:
 
 def with_options(submission: Submission, arguments: argparse.Namespace) -> Submission:
     """The submission with the command line's options about how to judge it."""
-    return dataclasses.replace(submission, **options(arguments))
+    name = getattr(arguments, "name", None)
+    named = {"label": name} if name is not None else {}
+    return dataclasses.replace(submission, **options(arguments), **named)
 
 
 def judge(session: Session, submission: Submission, max_wait_s: float | None) -> Exit:
@@ -92,6 +106,9 @@ def judge(session: Session, submission: Submission, max_wait_s: float | None) ->
     job = session.client.submit(submission)
     try:
         result = _wait_for_result(session, job, max_wait_s)
+    except KeyRefused:
+        session.progress.say(f"Job {job.job_id} was submitted and goes on; this key may not read its verdict.")
+        raise
     except KeyboardInterrupt:
         session.client.cancel(job.job_id)
         session.progress.say()
@@ -123,7 +140,7 @@ def show_verdict(session: Session, name: str, source: str, result: Result) -> Ex
     if session.as_json:
         session.write(result.raw)
     else:
-        show.result(session.out, name, source, result, verbose=session.verbose)
+        show.result(session.out, name, source, result, verbose=session.verbose, url=session.client.address.url)
     fit = result.qualification is None or result.qualification.get("fit") is True
     return Exit.PASSED if result.passed and fit else Exit.FAILED
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from kernel_eval_client.cli import streams
+from kernel_eval_client.cli.brief_parser import BriefParser
 from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
@@ -28,7 +29,7 @@ def run() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Parses the arguments, runs the command and returns the exit status."""
     with streams.cleaned():
-        parsed = parser().parse_args(arguments)
+        parsed = parse(arguments)
         try:
             from kernel_eval_client.cli.dispatch import dispatch
         except ModuleNotFoundError as error:
@@ -39,16 +40,25 @@ def main(arguments: Sequence[str]) -> int:
         return dispatch(parsed)
 
 
-def parser() -> argparse.ArgumentParser:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The parsed arguments. An unknown option ends the program with the option that it looks like."""
+    top = parser()
+    parsed, unknown = top.parse_known_args(arguments)
+    if unknown:
+        top.commands[parsed.command].refuse(unknown)
+    return parsed
+
+
+def parser() -> BriefParser:
     """The parser of all commands."""
-    top = argparse.ArgumentParser(
+    top = BriefParser(
         prog="kernel-eval",
         description="Have GPU kernels judged. The API key is read from KERNEL_EVAL_API_KEY.",
         epilog="exit status: " + "; ".join(f"{status:d} {meaning}" for status, meaning in MEANINGS.items()),
     )
     _add_common_options(top)
     top.set_defaults(url=None, json=False, verbose=False, patience=None)
-    common = argparse.ArgumentParser(add_help=False)
+    common = BriefParser(add_help=False)
     _add_common_options(common)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -59,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument("file", type=Path)
     compare = command("compare", "Judge a candidate against a reference.")
     compare.add_argument("reference", type=Path)
-    compare.add_argument("candidate", type=Path)
+    compare.add_argument("candidate", type=Path, nargs="?", help="not with a request .json in place of the reference")
     qualify = command("qualify", "Say whether a candidate is fit to be merged: right and faster, every time.")
     qualify.add_argument("reference", type=Path)
     qualify.add_argument("candidate", type=Path)
@@ -97,9 +107,11 @@ def parser() -> argparse.ArgumentParser:
     wait.add_argument("job_id")
     confirm = command("confirm", "Judge a passed comparison again, on other inputs and another card: does it stand?")
     confirm.add_argument("job_id")
+    again = command("again", "Judge a job's request again, as a new job on other inputs.")
+    again.add_argument("job_id")
     cancel = command("cancel", "Cancel jobs.")
     cancel.add_argument("job_ids", nargs="+", metavar="job_id")
-    for each in (evaluate, compare, qualify, batch, suite, watch, wait, confirm, cancel):
+    for each in (evaluate, compare, qualify, batch, suite, watch, wait, confirm, again, cancel):
         each.add_argument(
             "--max-wait", type=_seconds, metavar="S", help="maximum time to wait for a verdict, in seconds"
         )
@@ -111,6 +123,10 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("job_id")
     report.add_argument("--html", action="store_true", help="the service's page; default in a file or a pipe")
     report.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
+    source = command("source", "The source of a job's kernel, as it was sent.")
+    source.add_argument("job_id")
+    source.add_argument("--reference", action="store_true", help="that of the reference")
+    source.add_argument("--output", "-o", type=Path, help="the file to write; default: standard output")
     artifacts = command(
         "artifacts", "The code of a job's kernels and the profiler's reports, if the request asked for them."
     )
@@ -118,6 +134,7 @@ def parser() -> argparse.ArgumentParser:
     artifacts.add_argument("--output", "-o", type=Path, metavar="DIR", help="write each to DIR/side/name")
     doctor = command("doctor", "Check whether the service would judge a kernel now, and name a fix for each problem.")
     doctor.add_argument("--quick", action="store_true", help="without judging a small kernel")
+    top.commands = commands.choices
     mcp = command("mcp", "Tools for agents: an MCP server over standard input and output, or over HTTP.")
     mcp.add_argument("--http", action="store_true", help="streamable HTTP, at /mcp")
     mcp.add_argument("--host", default="127.0.0.1", metavar="HOST", help="of --http (127.0.0.1)")
@@ -156,8 +173,16 @@ def _level(text: str) -> str:
 
 def _add_kernel_options(command: argparse.ArgumentParser) -> None:
     kernel = command.add_argument_group("the kernel")
-    kernel.add_argument("--type", choices=[str(kind) for kind in KernelType], help="default: guessed from the source")
-    kernel.add_argument("--io", type=Path, metavar="FILE", help="its IO contract; default: NAME.io.json in its folder")
+    kernel.add_argument(
+        "--type", type=str.lower, choices=[str(kind) for kind in KernelType], help="default: guessed from the source"
+    )
+    kernel.add_argument("--name", help="for lists and pages; default: the file's path")
+    kernel.add_argument(
+        "--io",
+        type=Path,
+        metavar="FILE",
+        help="its IO contract; default: NAME.io.json, or the io of a request .json, in its folder",
+    )
     kernel.add_argument("--entry", metavar="NAME", help="the kernel or function to call")
     kernel.add_argument(
         "--compiler-option", action="append", default=[], metavar="OPTION", help="cuda; may be repeated"
@@ -224,6 +249,6 @@ def _add_judging_options(command: argparse.ArgumentParser) -> None:
 
 def _add_reference_options(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("the reference")
-    group.add_argument("--reference-type", choices=[str(kind) for kind in KernelType])
+    group.add_argument("--reference-type", type=str.lower, choices=[str(kind) for kind in KernelType])
     group.add_argument("--reference-io", type=Path, metavar="FILE")
     group.add_argument("--reference-entry", metavar="NAME")

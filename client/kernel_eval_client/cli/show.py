@@ -39,8 +39,13 @@ def speedup(ratio: Speedup | None) -> str:
     return f"{ratio.ratio:.2f}x ({ratio.ci_low:.2f} to {high})"
 
 
-def result(console: Terminal, name: str, source: str, verdict: Result, *, verbose: bool = False) -> None:
-    """Prints the verdict with its figures, flags and error. An error names lines of `source`: they are quoted."""
+def result(
+    console: Terminal, name: str, source: str, verdict: Result, *, verbose: bool = False, url: str | None = None
+) -> None:
+    """Prints the verdict with its figures, flags, error and next step. `url` is the service's, for a link.
+
+    An error names lines of `source`: they are quoted.
+    """
     kernel = verdict.kernel
     entry = kernel.metadata.get("kernel_name")
     console.say((verdict.verdict, GOOD if verdict.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
@@ -63,6 +68,14 @@ def result(console: Terminal, name: str, source: str, verdict: Result, *, verbos
     if verbose and kernel.output:
         console.say("  printed:", style=DIM)
         console.block(kernel.output, DIM)
+    _what_follows(console, verdict, url)
+
+
+def _what_follows(console: Terminal, verdict: Result, url: str | None) -> None:
+    if verdict.next is not None and not verdict.passed:
+        console.say("  next      ", (for_command_line(verdict.next), "bold"))
+    if verdict.report is not None and url is not None:
+        console.say(f"  report    {url}{verdict.report}", style=DIM)
 
 
 def cases(console: Terminal, result: Result) -> None:
@@ -171,10 +184,17 @@ def error(console: Terminal, failure: KernelEvalError) -> None:
         console.block(details, BAD)
         if isinstance(failure, ServiceError):
             console.say("`kernel-eval doctor` looks for the cause.", style=DIM)
+        _next(console, failure)
         return
     console.say("kernel-eval: the request is not valid", style=BAD)
     for field in fields:
         console.say(f"  {for_command_line(str(field))}")
+    _next(console, failure)
+
+
+def _next(console: Terminal, failure: KernelEvalError) -> None:
+    if failure.next is not None:
+        console.say(("next: ", DIM), for_command_line(failure.next))
 
 
 def job(console: Terminal, record: Job) -> None:
@@ -192,12 +212,13 @@ def job(console: Terminal, record: Job) -> None:
 
 def jobs(console: Terminal, records: Iterable[Job]) -> None:
     """Prints one line for each job."""
-    table = Grid("job", "state", "verdict", "stage", "operation", "type", "worker")
-    for column in table.columns[:-1]:
+    table = Grid("job", "state", "verdict", "stage", "operation", "type", "name", "worker")
+    for column in table.columns[:-2]:
         column.no_wrap = True
     for record in records:
         cells = (record.job_id, record.state, record.verdict, record.stage, record.operation, record.kernel_type)
-        table.add_row(*(cell or "–" for cell in cells), truncatable(record.worker or "–"))
+        ends = (truncatable(first_line(cell)) for cell in (record.name or "–", record.worker or "–"))
+        table.add_row(*(cell or "–" for cell in cells), *ends)
     console.table(table)
 
 

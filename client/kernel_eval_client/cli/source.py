@@ -36,20 +36,39 @@ class Choices:
 def read_kernel(path: Path, choices: Choices) -> Kernel:
     """The kernel in a source file.
 
-    Its contract is `choices.io`, else an existing `NAME.io.json` in its folder. Raises CallerError for a file that
-    cannot be read.
+    Its contract is `choices.io`, else an existing `NAME.io.json` in its folder, else that of a request there that
+    names the file. Raises CallerError for a file that cannot be read.
     """
     source = read_text(path)
     kernel_type = KernelType(choices.kernel_type) if choices.kernel_type else guess_type(source, path.name)
     default_contract = path.with_suffix(".io.json")
     contract = choices.io or (default_contract if default_contract.exists() else None)
-    metadata: dict[str, Any] = {}
+    request = {} if contract is not None else _kernel_of_a_request(path)
+    metadata: dict[str, Any] = dict(request.get("metadata") or {})
     if choices.entry:
         metadata[_ENTRY_KEYS.get(kernel_type, "function_name")] = choices.entry
     if choices.compiler_options:
         metadata["compiler_options"] = list(choices.compiler_options)
-    io = None if contract is None else IOContract.from_dict(_object(contract))
+    wire = _object(contract) if contract is not None else request.get("io")
+    io = None if wire is None else IOContract.from_dict(wire)
     return Kernel(source, kernel_type, io, metadata or None)
+
+
+def _kernel_of_a_request(path: Path) -> dict[str, Any]:
+    """The kernel of a request in the file's folder that names the file and has a contract; empty without one."""
+    for request in sorted(path.parent.glob("*.json")):
+        try:
+            wire = _json(request)
+        except CallerError:
+            continue  # Another program's file.
+        for kernel in (wire.get(name) for name in _KERNELS) if isinstance(wire, dict) else ():
+            if (
+                isinstance(kernel, dict)
+                and kernel.get("source_file") == path.name
+                and isinstance(kernel.get("io"), dict)
+            ):
+                return kernel
+    return {}
 
 
 def read_submission(path: Path, choices: Choices, reference: Kernel | None = None) -> Submission:

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 GOOD, BAD, DIM = "bold green", "bold red", "dim"
 SHORT = 72
 REMARK = 200
 """Maximum length of an error in a table's last column, in characters: the cause may be at its end."""
+
+
+_COMMANDS = {
+    "/docs and /openapi.json have whole requests": "--io FILE names a file with it (--reference-io for the reference), "
+    "else NAME.io.json next to NAME.cu is read",
+    "Send the header `Authorization: Bearer <key>` with a key": "Set KERNEL_EVAL_API_KEY to a key",
+    "`GET /health` lists": "`kernel-eval doctor` lists",
+    "`GET /jobs`": "`kernel-eval list`",
+    "`GET /job/<id>?wait=60`": "`kernel-eval wait JOB`",
+    "`GET /job/<id>/artifacts`": "`kernel-eval artifacts JOB`",
+    "Send it to `/compare` with a reference": "Give it to `kernel-eval compare` with a reference",
+    "send it as `": "give `--type ",
+    "Send it as the `kernel_type`": "Give as `--type` the one",
+    "`metadata.function_name`": "`--entry`",
+    "with its contract in `io`": "and its contract with `--io`",
+}
+"""What the service names, and what does the same on the command line."""
 
 
 def milliseconds(value: float | None) -> str:
@@ -24,8 +43,7 @@ def first_line(text: str, maximum: int = SHORT) -> str:
 
 
 def for_command_line(text: str) -> str:
-    """The service's message, with the command line's options in place of its advice about contracts."""
-    return text.replace(
-        "/docs and /openapi.json have whole requests",
-        "--io FILE names a file with it (--reference-io for the reference), else NAME.io.json next to NAME.cu is read",
-    )
+    """The service's message, with commands and options in place of requests and fields."""
+    for service, command in _COMMANDS.items():
+        text = text.replace(service, command)
+    return re.sub(r"`POST /job/([^/`]+)/again`", r"`kernel-eval again \1`", text)

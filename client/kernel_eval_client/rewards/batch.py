@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,9 +15,10 @@ from kernel_eval_client.errors import CallerError, KeyRefused, UnknownJob
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type, torch
 from kernel_eval_client.rewards.extraction import CUDA, Completion, extract
-from kernel_eval_client.rewards.shaping import Scored, Shaping
+from kernel_eval_client.rewards.shaping import NO_WORD, Scored, Shaping
 from kernel_eval_client.submission import KernelLike, Options, Submission
 
+_log = logging.getLogger("kernel_eval_client")
 Reference = str | KernelLike
 """A reference: PyTorch source, a Kernel, or a kernel as JSON."""
 
@@ -26,8 +28,8 @@ class KernelReward:
     """Rewards completions for correct and fast kernels. TRL's GRPO calls it: `reward(completions, reference=[...])`.
 
     A failure of the service gives no reward: None with `errors="none"`, which TRL excludes from its means, and an
-    exception with `errors="raise"`. A request at fault for another reason than the completion always raises: a key, an
-    option, an invalid reference, the arguments of a contract.
+    exception with `errors="raise"`. A reference that fails gives None too, and a warning in the log. A request at fault
+    for another reason than the completion always raises: a key, an option, an invalid reference, arguments.
     """
 
     url: str | None = None
@@ -92,7 +94,9 @@ class KernelReward:
                     reward = self._scored(finished)
                     for position in positions[digests[finished.index]]:
                         scores[position] = reward
-        return [score for score in scores if score is not None]
+        complete = [score for score in scores if score is not None]
+        _warn_of_references(complete)
+        return complete
 
     def _submission(
         self, completion: Completion, reference: Reference, io: Any, kind: str | None
@@ -122,6 +126,18 @@ class KernelReward:
         if self.errors == "raise":
             raise error
         return Scored(None, type(error).__name__, reason=str(error))
+
+
+def _warn_of_references(scores: Sequence[Scored]) -> None:
+    """Warns of rewards that are None because a reference failed: a trainer would leave them out without a word."""
+    reasons = [score.reason or "" for score in scores if score.verdict in NO_WORD]
+    for reason in dict.fromkeys(reasons):
+        _log.warning(
+            "%d of %d completions have no reward, because their reference fails; correct it in the data set: %s",
+            reasons.count(reason),
+            len(scores),
+            reason.partition("\n")[0],
+        )
 
 
 def _is_candidates_fault(error: CallerError) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -15,7 +16,7 @@ from kernel_eval_client.submission import Submission
 
 def request_key(submission: Submission) -> str:
     """A hash (sha256, in hex) of the request: a changed source or option changes it, a label does not."""
-    return hashlib.sha256(submission.path.encode() + submission.body()).hexdigest()
+    return hashlib.sha256(submission.path.encode() + replace(submission, label=None).body()).hexdigest()
 
 
 class ResultLog:

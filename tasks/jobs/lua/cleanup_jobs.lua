@@ -13,6 +13,6 @@ for _, each in ipairs(old) do
   for _, index in ipairs({'jobs:all', 'jobs:finished', 'jobs:state:' .. get('state')}) do
     redis.call('ZREM', index, id)
   end
-  redis.call('DEL', job, job .. ':result', job .. ':artifacts', job .. ':webhook')
+  redis.call('DEL', job, job .. ':request', job .. ':result', job .. ':artifacts', job .. ':webhook')
 end
 return #old

@@ -1,7 +1,7 @@
 -- Records a new job as queued, or completes it with the result of an earlier one.
 -- Argument:
 --   id, operation, kernel_type, timeout, priority, kind, work   facts of the request
---   gpu, build_timeout, queue_timeout                           likewise, absent unless the request names them
+--   name, gpu, build_timeout, queue_timeout                     likewise, absent unless the request names them
 --   fingerprint           of the request
 --   queue                 to enter
 --   batch_id, batch_index the job's batch and its position there, if any
@@ -10,6 +10,7 @@
 --   max_queued, max_bytes, max_bytes_of_key
 --   webhook               the webhook as stored, if any
 --   reuse                 whether an earlier result may be reused
+--   keep                  whether the request stays if the job ends without a result
 --   read                  whether to return the job as well
 -- ARGV[2]: the request as JSON.
 -- Reply: {outcome, submission time if the job is recorded, the job if it was asked for}. The outcomes 'new', 'known' and
@@ -27,8 +28,8 @@ local function refusal(size)
   end
 end
 
-local stored_fields = {'operation', 'kernel_type', 'timeout', 'build_timeout', 'queue_timeout', 'priority', 'gpu',
-                       'kind', 'work', 'fingerprint', 'key_id', 'batch_id', 'batch_index'}
+local stored_fields = {'operation', 'kernel_type', 'name', 'timeout', 'build_timeout', 'queue_timeout', 'priority',
+                       'gpu', 'kind', 'work', 'fingerprint', 'key_id', 'batch_id', 'batch_index'}
 
 local function record(at)
   local fields = {'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at}
@@ -37,6 +38,10 @@ local function record(at)
       table.insert(fields, name)
       table.insert(fields, arg[name])
     end
+  end
+  if arg.keep then
+    table.insert(fields, 'keep')
+    table.insert(fields, 1)
   end
   redis.call('HSET', job, unpack(fields))
   redis.call('SET', job .. ':request', request)

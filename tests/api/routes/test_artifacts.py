@@ -72,7 +72,7 @@ def test_one_that_is_not_there_says_why(client: FlaskClient, records: JobStore) 
 def test_one_whose_time_is_over(client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     assert records.complete(job_id, attempt, listed().body(job_id))
-    assert "time to be kept is over" in refused(client, f"/job/{job_id}/artifacts/candidate/add.ptx")["detail"]
+    assert "it expired" in refused(client, f"/job/{job_id}/artifacts/candidate/add.ptx")["detail"]
 
 
 def test_jobs_without_any(client: FlaskClient, records: JobStore) -> None:

@@ -17,7 +17,7 @@ from tasks.evaluation.celery_task import execute
 from tasks.fleet.heartbeat import NAMES
 from tasks.jobs.job_queue import Message
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.kept_request import MAX_PACKED, kept_request, read_kept_request
+from tasks.jobs.kept_request import MAX_KEPT, kept_request, read_kept_request
 from tests.tasks.example_jobs import COMPARE, EVALUATE
 
 FASTER = Report(
@@ -121,13 +121,13 @@ def test_a_job_without_a_speedup(client: FlaskClient, records: JobStore) -> None
 def test_a_job_without_a_reference(client: FlaskClient, records: JobStore, redis: Redis) -> None:
     judged(records, Report(FASTER.outcome, FASTER.environment), EVALUATE)
     assert "it was no comparison" in refused(client, 409, "nothing-to-confirm")
-    assert read_kept_request(redis, "a") is None, "what cannot be confirmed is not kept"
+    assert read_kept_request(redis, "a") == EVALUATE
 
 
 def test_a_request_that_was_too_large(client: FlaskClient, records: JobStore, redis: Redis) -> None:
-    noise = random.Random(0).randbytes(MAX_PACKED).hex()
+    noise = random.Random(0).randbytes(MAX_KEPT).hex()
     large = replace(COMPARE, kernel=Kernel(noise + noise[::-1], KernelType.CUDA))
-    assert kept_request(large, FASTER) == {}
+    assert kept_request(large) == {}
     judged(records, request=large)
     assert "too large" in refused(client, 410, "request-gone")
 

@@ -36,13 +36,13 @@ def test_builds_and_is_not_run(tmp_path: Path) -> None:
     facts = built_cuda(SCALE, tmp_path).facts
     assert facts["parameters"] == "(const float*, float*, float, int)"
     assert facts["kernel"] == "scale" and facts["arch"] == "sm_90a" and facts["registers"] > 0
-    assert "this worker has no CUDA device: compiled for sm_90a, not run" in facts["notes"]
+    assert "this worker has no GPU: compiled for sm_90a, not run" in facts["notes"]
     assert facts["spill_store_bytes"] == facts["local_bytes"] == facts["static_shared_bytes"] == 0
     assert facts["occupancy"]["theoretical"] == 1.0 and facts["occupancy"]["threads_per_block"] == 256
     assert (tmp_path / "kernel.cubin").read_bytes()[:4] == b"\x7fELF"
     fault = fault_of(SCALE, tmp_path)
-    assert fault.status is Status.UNSUPPORTED and fault.compiled and "no CUDA device" in fault.message
-    assert "compiled for sm_90a but not run" in fault.message
+    assert fault.status is Status.UNSUPPORTED and fault.compiled and "no GPU" in fault.message
+    assert "compiled for sm_90a, and not run" in fault.message
 
 
 def test_shared_memory_of_the_launch_counts_against_occupancy(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_cuda_is_compiled_where_it_cannot_run(tmp_path: Path) -> None:
     fault = refusal(pure_cuda("*p = 1;"), tmp_path)
     assert fault.status is Status.UNSUPPORTED
     assert fault.compiled
-    assert "compiled but not run: this worker has no CUDA device" in fault.message
+    assert "compiled but not run: this worker has no GPU" in fault.message
 
 
 @without_gpu

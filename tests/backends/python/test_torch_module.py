@@ -277,7 +277,7 @@ def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
     with pytest.raises(KernelFault) as caught:
         executable.own_inputs(1)
     assert caught.value.status is Status.UNSUPPORTED
-    assert "this worker has no CUDA device" in caught.value.message
+    assert "this worker has no GPU" in caught.value.message
 
 
 @pytest.mark.parametrize(

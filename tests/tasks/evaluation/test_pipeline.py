@@ -214,7 +214,7 @@ def test_patched_comparison_and_clocks_change_nothing(worker: WorkerContext) -> 
         ("def kernel_fn(x): raise ValueError('mine')" + INPUTS, Status.RUNTIME_ERROR, "mine"),
         ("def kernel_fn(x): return torch.ones(1 << 40)" + INPUTS, Status.OUT_OF_MEMORY, "memory"),
         ("def get_inputs(): raise ValueError('inputs')\ndef kernel_fn(x): return x", Status.RUNTIME_ERROR, "inputs"),
-        ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no CUDA device"),
+        ("def kernel_fn(x): return x.cuda()" + INPUTS, Status.UNSUPPORTED, "no GPU"),
     ],
 )
 def test_each_failure_has_its_status(worker: WorkerContext, source: str, status: Status, says: str) -> None:
@@ -385,7 +385,7 @@ def test_cuda_is_compiled_but_not_run_where_there_is_no_device(worker: WorkerCon
     io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
     outcome = judged(worker, kernel(source, "cuda", io=io)).outcome
     assert (outcome.status, outcome.compiled) == (Status.UNSUPPORTED, True)
-    assert "no CUDA device" in (outcome.message or "")
+    assert "no GPU" in (outcome.message or "")
     broken = judged(worker, kernel(source.replace("int n)", "int m)"), "cuda", io=io)).outcome
     assert (broken.status, broken.compiled) == (Status.COMPILE_ERROR, False)
     assert 'identifier "n" is undefined' in broken.log

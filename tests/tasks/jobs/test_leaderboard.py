@@ -10,7 +10,7 @@ from redis import Redis
 from domain.access import Key, Scope
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.job_summary import Summary
-from tasks.jobs.leaderboard import LENGTH, Board, boards
+from tasks.jobs.leaderboard import LENGTH, Board, Leader, boards
 from tests.api import results
 from tests.tasks.example_jobs import COMPARE
 
@@ -48,7 +48,7 @@ def test_the_fastest_first_each_once_by_its_latest_measurement(records: JobStore
 def test_it_is_the_lower_end_that_leads() -> None:
     certain, lucky = results.passed(2.0, candidate="a"), results.passed(3.0, candidate="b")
     lucky["speedup"]["ci_low"] = 1.1
-    (board,) = boards((word, Summary.from_body(body)) for word, body in (("lucky", lucky), ("certain", certain)))
+    (board,) = boards(Leader(word, Summary.from_body(body)) for word, body in (("lucky", lucky), ("certain", certain)))
     assert [leader.job_id for leader in board.leaders] == ["certain", "lucky"]
 
 
@@ -56,7 +56,7 @@ def test_a_board_has_so_many_places_and_the_newest_board_is_first() -> None:
     bodies = [results.passed(1.0 + index, candidate=str(index)) for index in range(LENGTH + 3)]
     other = results.passed(2.0)
     other["ref_result"]["metadata"]["digest"] = "newer"
-    newer, older = boards(("job", Summary.from_body(body)) for body in (other, *bodies))
+    newer, older = boards(Leader("job", Summary.from_body(body)) for body in (other, *bodies))
     assert newer.reference == "newer" and len(older.leaders) == LENGTH
     assert older.leaders[0].summary.candidate == str(LENGTH + 2)
 
@@ -82,5 +82,5 @@ def test_what_belongs_on_no_board() -> None:
     bound = results.passed(2.0)
     bound["speedup"]["ci_high"] = None
     for body in (known, bound, results.passed(speedup=None), results.wrong(), results.evaluated()):
-        assert boards([("job", Summary.from_body(body))]) == []
-    assert len(boards([("job", Summary.from_body(results.passed(2.0)))])) == 1
+        assert boards([Leader("job", Summary.from_body(body))]) == []
+    assert len(boards([Leader("job", Summary.from_body(results.passed(2.0)))])) == 1

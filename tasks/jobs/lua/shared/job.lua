@@ -1,7 +1,7 @@
 -- The record of a job, the bytes that records take, and the counters.
 --
 -- Keys (none is shared with Celery):
--- - `job:<id>`: the record, a hash. `job:<id>:request`: until the job is terminal. `job:<id>:result`: once it completed.
+-- - `job:<id>`: the record, a hash. `job:<id>:request`: until it completed. `job:<id>:result`: once it completed.
 -- - `job:<id>:artifacts`: a hash of compressed texts, with the result, if the request asked for any.
 -- - `job:<id>:owner`: set while a worker runs the job; expires when the worker stops renewing it.
 -- - `jobs:all`, `jobs:state:<state>`, `batch:<id>`: job ids by time of submission. `jobs:finished`: by time of the end.

@@ -15,8 +15,10 @@ local function finish(state, cause)
   charge_share(worker_seconds())
   redis.call('ZREM', 'jobs:deadlines', id)
   redis.call('ZADD', 'jobs:finished', text(now), id)
-  redis.call('DEL', job .. ':request', job .. ':owner')
-  set_size(0)
+  redis.call('DEL', job .. ':owner')
+  -- A completed job keeps a compressed request among its artifacts (`tasks/jobs/kept_request.py`).
+  if state == 'completed' or get('keep') == '' then redis.call('DEL', job .. ':request') end
+  set_size(redis.call('STRLEN', job .. ':request'))
   redis.call('HSET', job, 'cause', cause)
   count(state)
   count(table.concat({'ended', get('kernel_type'), get('operation'), state, cause}, ':'))

@@ -1,0 +1,280 @@
+"""What to do next, as one imperative sentence: by the verdict and its cause, by a job's state, and by a problem's kind.
+
+HTTP, the report, the command line and the tools for agents all show these sentences; docs/errors.md prints the tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from api.pages import sanitizer
+from api.pages.heat_map import heat_map
+from domain.flags import FlagCode
+from domain.job import State
+from domain.kernel_guess import LOOKS_LIKE
+from domain.result import Status
+from tasks.jobs.job_view import JobView
+
+Result = Mapping[str, Any]
+
+OF_VERDICT = {
+    Status.COMPILE_ERROR: "Correct the lines that the error names, and send the whole source again.",
+    Status.RUNTIME_ERROR: "Correct the lines that the error names, and send the whole source again.",
+    Status.WRONG_RESULT: "Compare with the reference at the first mismatch, which `comparison` has.",
+    Status.TIMEOUT: "Look for a loop or a wait without an end, or raise `timeout`.",
+    Status.CRASHED: "Look for writes out of bounds, and for code that ends the process.",
+    Status.OUT_OF_MEMORY: "Make tensors and intermediate results smaller, or work block by block.",
+    Status.UNSUPPORTED: "Do what the message says, or choose a worker that can run it: `GET /health` lists them.",
+    Status.CONTRACT_MISMATCH: "Give `io` the names, the order and the types of the kernel's own parameters.",
+    Status.REFERENCE_FAILED: "Correct the reference, or choose another: the kernel itself was not judged.",
+}
+"""By verdict alone, where the cause has no sentence of its own."""
+
+OF_PROBLEM = {
+    "invalid-request": "Correct the fields that `errors` names, and send the request again.",
+    "key-required": "Send the header `Authorization: Bearer <key>` with a key that the service's operator gave you.",
+    "scope-missing": "Ask the service's operator for a key with that scope.",
+    "local-only": "Run it on the service's own machine, or have the operator set REQUIRE_API_KEYS.",
+    "unknown-batch": "Check the id, or send the batch again: its jobs are deleted JOB_TTL after they end.",
+    "unknown-job": "Check the id with `GET /jobs`, or submit it again: a job is deleted JOB_TTL after it ends.",
+    "unknown-artifact": "Choose one of those that `GET /job/<id>/artifacts` lists.",
+    "unsupported-media-type": "Send the body as JSON, with the header `Content-Type: application/json`.",
+    "idempotency-key-reused": "Choose a new Idempotency-Key, or send the first request again.",
+    "no-such-gpu": "Name one of the models that the message lists, or leave `gpu` out.",
+    "body-late": "Send the request again, with its whole body at once.",
+    "job-cancelled": "Submit it again if you still want the verdict.",
+    "job-not-completed": "Wait for the verdict with `GET /job/<id>?wait=60`, or submit the job again.",
+    "nothing-to-confirm": "Confirm a comparison that passed with a speed-up; this one has none.",
+    "request-gone": "Submit the request again yourself.",
+    "too-many-requests": "Wait for `Retry-After` seconds; then ask with `?wait=60` instead of again and again.",
+    "too-many-jobs": "Wait until one of your jobs has ended, then send it again.",
+    "key-records-full": "Wait until jobs of this key have expired, then send it again.",
+    "job-failed": "Submit it again: the service failed, not the kernel.",
+    "queue-full": "Wait for `Retry-After` seconds, then send it again.",
+    "records-full": "Wait until jobs have expired, then send it again.",
+    "broker-unreachable": "Wait for `Retry-After` seconds, then send it again.",
+    "waiters-full": "Ask again without `wait`, or after `Retry-After` seconds.",
+    "draining": "Wait until the service is back, then send it again.",
+    "gpu-away": "Send it again later, or leave `gpu` out.",
+    "bodies-full": "Wait for `Retry-After` seconds, then send it again.",
+    "keys-unreadable": "Tell the service's operator: its log has the cause.",
+}
+"""By the kind of a problem; its `type` ends in these names."""
+OF_STATUS = {
+    404: "Choose a path that `GET /openapi.json` lists.",
+    405: "Use one of the methods that the message lists.",
+    413: "Send a smaller body: split a batch, or compress tensors.",
+    500: "Tell the service's operator: its log has the cause.",
+}
+"""By the status of a problem without a kind of its own."""
+
+GAINS = "use fewer passes over memory (fuse steps), wider loads and larger tiles; `device_metrics` says what limits it"
+SLOWER = f"Make it faster than the reference: {GAINS}."
+NO_DIFFERENCE = f"Make it faster: {GAINS}."
+FASTER = "Read the flags, if there are any, for what makes the speed-up doubtful."
+AT_THE_LIMIT = "Stop here, or change what it moves and computes: its time is near the least time of that on this card."
+UNMEASURED = "Give the reference more work a call for a speed-up: larger tensors in its get_inputs()."
+INTERPRETED = (
+    "Send it to a worker with a GPU for a time: an interpreter ran it here, so only its outputs were judged "
+    "(`GET /health` lists the workers)."
+)
+FIXED = (
+    "Choose another problem, or make the reference's outputs depend on its inputs: here outputs fixed beforehand are "
+    "right too."
+)
+NO_REFERENCE = "Send it to `/compare` with a reference to learn whether it is right and faster."
+NEAR = 1.25
+"""Ratio of a time to the least time of its work up to which little is left to gain (docs/api.md, "Headroom")."""
+MAX_ROUNDING = 0.5
+"""Maximum error of a rounding, as a part of the output's root mean square."""
+MAX_LITTLE = 0.05
+"""Relative difference up to which an output is wrong by little."""
+UNSOUND = (
+    "Correct the lines that the sanitizer names first: they count as much as a wrong result. Then send it again with "
+    "`sanitize`."
+)
+SANDBOX = "Work on the arguments alone: the sandbox refuses a network, and files outside the kernel's own folder."
+LACKING_MODULE = "Do without that module: it is not installed on the worker."
+
+_Causes = tuple[tuple[str, str], ...]
+_OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
+_OF_RUNTIME: _Causes = (
+    (r"PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror", SANDBOX),
+    (
+        r"illegal (?:memory access|address)|misaligned address",
+        "Mask loads and stores, and check the strides: an index is out of bounds, or a load is misaligned.",
+    ),
+    (r"ModuleNotFoundError", LACKING_MODULE),
+    (
+        r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
+        "Give ModelNew the parameters of Model (get_init_inputs() and get_inputs() go to both), and a kernel those "
+        "that it is launched with.",
+    ),
+    (
+        r"same device|cannot be accessed from Triton|is on (?:cpu|cuda)",
+        "Make every tensor on the device of the inputs (x.device).",
+    ),
+)
+_OF_COMPILING: _Causes = (
+    (
+        r"Entry point .* not found|Kernel .* not found|nothing callable",
+        "Define `class ModelNew` or `kernel_fn`, or name what the source has in `metadata.function_name`.",
+    ),
+    (r"ModuleNotFoundError", LACKING_MODULE),
+)
+_OF_CONTRACT: _Causes = (
+    (
+        r"no argument .*role|role.*output|writes? no output",
+        'Give the argument that the kernel writes `"role": "output"`.',
+    ),
+)
+_OF_UNSUPPORTED: _Causes = (
+    (
+        r"holds an object of type",
+        "Return tensors or numbers, alone or in tuples, lists and dicts, as the reference does.",
+    ),
+    (
+        r"no (?:CUDA device|GPU)",
+        "Send it to a worker with a GPU: `GET /health` lists the workers.",
+    ),
+)
+_OF_COMPARISON: _Causes = (
+    (r"^Shape mismatch", "Return the shape that the reference returns."),
+    (r"wrong dtype", "Return the dtype that the reference returns: convert the last result with .to()."),
+    (r"wrong device", "Return the output on the device of the inputs: allocate it there."),
+    (
+        r"the kernel 0\b|no outputs to compare|with no tensor and no number",
+        "Return the output: it gave no tensor (None?).",
+    ),
+    (r"output tensors, the kernel", "Return as many tensors as the reference, in its order."),
+    (
+        r"never written|still hold the fill",
+        "Check the grid's size and the mask of the last block: part of the output is never stored.",
+    ),
+    (r"wrote nothing", "Check the launch, its grid, and where the kernel stores: nothing was stored at all."),
+    (r"wrote outside", "Mask each store at the bound of each dimension: one goes past the end."),
+    (
+        r"^Wrong on ",
+        "Look for a constant, a clamp, or an overflow: it is right on plain random inputs, and wrong on those named.",
+    ),
+    (r"right in another order", "Return the outputs in the reference's order, a dict's under its keys."),
+    (
+        r"its weights are its own",
+        "Name layers and parameters as the reference does, so that it gets the reference's weights.",
+    ),
+    (r"changed its inputs", "Write into a new tensor (or mark the argument inout), never into an input."),
+)
+AT_ZERO = "Look for a clamp, a mask or a sign, not the precision: it is wrong only where the reference gives 0."
+NO_NUMBER = "Look for an overflow, a division by 0, a log or root below 0: one side has a NaN or an infinity."
+BY_LITTLE = (
+    "Accumulate in float32, or in the reference's order; else look for another constant (eps): it is wrong by little."
+)
+EVERYWHERE = "Check the formula, the axis, the scale and the weights: it is wrong everywhere, so no bound is at fault."
+AT_ROW_ENDS = "Check the mask or the bound of the last columns: it is wrong at the end of the rows."
+IN_LAST_ROWS = "Check the grid's size, and the bound of the last block: it is wrong in the last rows."
+IN_PART = "Compare with the reference at the first mismatch, and check the indexes: it is wrong in part."
+
+
+def of_result(result: Result, timeout: int | None = None) -> str:
+    """The next step after a verdict; `timeout` is the job's, in s."""
+    status, kernel = Status(result["verdict"]), result["kernel_exec_result"]
+    if sanitizer.error_summary(kernel):
+        return UNSOUND
+    if status is Status.PASSED:
+        return _passed(result, kernel)
+    if status is Status.TIMEOUT:
+        return _timed_out(kernel, timeout)
+    error = kernel.get("compilation_error") or kernel.get("validation_error") or ""
+    causes = {
+        Status.RUNTIME_ERROR: _OF_TYPE + _OF_RUNTIME,
+        Status.COMPILE_ERROR: _OF_TYPE + _OF_COMPILING,
+        Status.CONTRACT_MISMATCH: _OF_TYPE + _OF_CONTRACT,
+        Status.UNSUPPORTED: _OF_UNSUPPORTED,
+        Status.WRONG_RESULT: _OF_COMPARISON,
+    }.get(status, ())
+    if advice := next((advice for pattern, advice in causes if re.search(pattern, error)), None):
+        return advice
+    return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
+
+
+def of_job(view: JobView) -> str:
+    """The next step with a job in any state."""
+    match view.state:
+        case State.COMPLETED if view.result is not None:
+            return of_result(view.result, view.timeout)
+        case State.FAILED:
+            return f"Submit it again (`POST /job/{view.job_id}/again`): the service failed, not the kernel."
+        case State.CANCELLED:
+            return f"Submit it again (`POST /job/{view.job_id}/again`) if you still want the verdict."
+    return f"Wait for the verdict with `GET /job/{view.job_id}?wait=60`."
+
+
+def of_fields(names: list[str]) -> str:
+    """The next step where these fields of a request are at fault."""
+    listed = ", ".join(f"`{name}`" for name in dict.fromkeys(names) if name)
+    return f"Correct {listed}, and send the request again." if listed else "Correct the body, and send it again."
+
+
+def _passed(result: Result, kernel: Result) -> str:
+    reference, comparison = result.get("ref_result"), kernel.get("comparison") or {}
+    if FlagCode.INTERPRETED in _codes((kernel.get("timing") or {}).get("flags")):
+        return INTERPRETED
+    if reference is None:
+        return NO_REFERENCE
+    if FlagCode.FIXED_OUTPUTS_PASS in _codes(comparison.get("weak_reference")):
+        return FIXED
+    speedup = result.get("speedup")
+    if speedup is None:
+        return UNMEASURED
+    ratio = (kernel.get("headroom") or {}).get("ratio")
+    if speedup["verdict"] == "faster" and ratio is not None and ratio <= NEAR:
+        return AT_THE_LIMIT
+    return {"faster": FASTER, "slower": SLOWER}.get(speedup["verdict"], NO_DIFFERENCE)
+
+
+def _codes(flags: Any) -> Iterator[str]:
+    return (flag["code"] for flag in flags or ())
+
+
+def _timed_out(kernel: Result, timeout: int | None) -> str:
+    seconds = "" if timeout is None else f" of {timeout} s"
+    if not kernel.get("compiled"):
+        return f"Compile less, or raise `timeout` (to 600): building it did not end within that{seconds}."
+    return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within that{seconds}."
+
+
+def _wrong(kernel: Result) -> str | None:
+    comparison = kernel.get("comparison") or {}
+    where = comparison.get("mismatch_map")
+    if not where:
+        return None
+    difference = comparison.get("max_rel_diff")
+    if difference is not None and difference <= (comparison.get("rtol") or 0.0):
+        # No relative difference counts an element whose expected value is 0, or a NaN or an infinity.
+        return NO_NUMBER if _has_no_number(comparison.get("first_mismatch") or {}) else AT_ZERO
+    largest = (comparison.get("precision_check") or {}).get("candidate_max_error")
+    if difference is not None and difference < MAX_LITTLE and (largest is None or largest < MAX_ROUNDING):
+        return BY_LITTLE
+    return _by_place(where)
+
+
+def _has_no_number(first: Result) -> bool:
+    return any(word in str(first.get(side)) for side in ("expected", "actual") for word in ("nan", "inf"))
+
+
+def _by_place(where: Result) -> str | None:
+    found = heat_map(where)
+    if found is None:
+        return None
+    rows, columns = where["rows"], where["columns"]
+    (top, bottom), (left, right) = found.rows, found.columns
+    blocks = sum(map(len, where["counts"]))
+    if where["mismatch_count"] > 0.9 * rows * columns or len(found.cells) == blocks > 1:
+        return EVERYWHERE
+    if right == columns - 1 and left > 0 and top == 0:
+        return AT_ROW_ENDS
+    if bottom == rows - 1 and top > 0:
+        return IN_LAST_ROWS
+    return IN_PART

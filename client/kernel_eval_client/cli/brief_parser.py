@@ -1,0 +1,40 @@
+"""A parser of arguments whose errors are one line, with what a mistyped option or value was meant to be."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+_CHOICE = re.compile(r"invalid choice: '?(?P<value>[^' ]+)'? \(choose from (?P<choices>.*)\)")
+_MEANT = {"pytorch": "torch", "cu": "cuda", "c++": "cuda", "cpp": "cuda", "run": "evaluate", "judge": "evaluate"}
+
+
+class BriefParser(argparse.ArgumentParser):
+    """Ends the program with one line and where the options are listed, instead of the whole usage."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands: Mapping[str, BriefParser] = {}
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with status 2."""
+        if match := _CHOICE.search(message):
+            message += did_you_mean(match["value"], re.findall(r"[\w.-]+", match["choices"]))
+        self.exit(2, f"{self.prog}: {message}\n(`{self.prog} --help` lists the options.)\n")
+
+    def refuse(self, unknown: Iterable[str]) -> NoReturn:
+        """Exits with status 2 and the options that the unknown arguments look like."""
+        options = re.findall(r"--[a-z][\w-]*", self.format_usage())
+        near = "".join(did_you_mean(name.partition("=")[0], options) for name in unknown if name.startswith("--"))
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+
+
+def did_you_mean(value: str, choices: Iterable[str]) -> str:
+    """The choice that a value looks like, as a question at the end of a message; empty without one."""
+    known = list(choices)
+    close = get_close_matches(value.lower(), known, 1)
+    meant = _MEANT.get(value.lower()) or (close[0] if close else None)
+    return f"; did you mean {meant}?" if meant in known else ""

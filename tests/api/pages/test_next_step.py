@@ -1,0 +1,129 @@
+"""The next step: one imperative sentence for every verdict, cause, state and problem."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from api.http.problems import Kind
+from api.pages import next_step
+from domain.kernel_guess import LOOKS_LIKE
+from domain.result import Status
+from tests.api import results
+
+IMPERATIVES = re.compile(
+    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Define|Do|Give|Look|Make|Mask|Name|Read|Return|Run|"
+    "Send|Stop|Submit|Tell|Use|Wait|Work|Write) "
+)
+
+
+def outcome(verdict: str, error: str | None = None, *, compiled: bool = True, **more: Any) -> dict[str, Any]:
+    kernel = {"status": verdict, "compiled": compiled, "correctness": verdict == "passed", "validation_error": error}
+    return {"job_id": "j", "verdict": verdict, "kernel_exec_result": {**kernel, **more}}
+
+
+def wrong(message: str, **more: Any) -> dict[str, Any]:
+    comparison = {"passed": False, "message": message, "mismatch_count": 9, "element_count": 9, **more}
+    return outcome("wrong_result", message, comparison=comparison)
+
+
+def where(counts: list[list[int]]) -> dict[str, Any]:
+    total = sum(map(sum, counts))
+    rows, columns = 2 * len(counts), 2 * len(counts[0])
+    return {"output": 0, "rows": rows, "columns": columns, "block": [2, 2], "counts": counts, "mismatch_count": total}
+
+
+FAR = {"output": 0, "candidate_error": 1.0, "candidate_max_error": 5.4}
+OVERFLOWN = {"output": 0, "index": [0], "expected": 0.5, "actual": "nan"}
+DIAGONAL = where([[1, 0], [0, 1]])
+
+
+def every_sentence() -> list[str]:
+    tables = (next_step.OF_VERDICT, next_step.OF_PROBLEM, next_step.OF_STATUS)
+    return [sentence for table in tables for sentence in table.values()] + [
+        value
+        for name, value in vars(next_step).items()
+        if name.isupper() and isinstance(value, str) and name != "GAINS"
+    ]
+
+
+def test_every_verdict_and_problem_has_one() -> None:
+    assert set(next_step.OF_VERDICT) == set(Status) - {Status.PASSED}
+    assert set(next_step.OF_PROBLEM) == {kind.slug for kind in Kind}
+
+
+@pytest.mark.parametrize("sentence", [each for each in every_sentence() if each != LOOKS_LIKE])
+def test_it_is_imperative(sentence: str) -> None:
+    assert IMPERATIVES.match(sentence) and sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [
+        (wrong("Output 0 has the wrong dtype: expected dtype torch.float32"), "Return the dtype"),
+        (wrong("Shape mismatch in output 0: expected shape [8], got [4]"), "Return the shape"),
+        (wrong("The reference has 1 output tensors, the kernel 0"), "Return the output: it gave no tensor"),
+        (wrong("of it 9 of the 9 elements of 'out' were never written"), "Check the grid's size and the mask"),
+        (wrong("Wrong on small inputs (…): 512 of 512 elements"), "Look for a constant, a clamp, or an overflow"),
+        (wrong("Outputs", mismatch_map=where([[0, 0, 3], [0, 0, 3]])), next_step.AT_ROW_ENDS),
+        (wrong("Outputs", mismatch_map=where([[0, 0, 0], [0, 0, 0], [3, 3, 3]])), next_step.IN_LAST_ROWS),
+        (wrong("Outputs", mismatch_map=where([[4, 4], [4, 4]])), next_step.EVERYWHERE),
+        (wrong("a factor of 1.05", mismatch_map=where([[3, 2], [2, 3]]), max_rel_diff=0.05), next_step.EVERYWHERE),
+        (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, rtol=0.01), next_step.BY_LITTLE),
+        (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, precision_check=FAR), next_step.IN_PART),
+        (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.0), next_step.AT_ZERO),
+        (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),
+        (outcome("runtime_error", "PermissionError: [Errno 13] no"), next_step.SANDBOX),
+        (outcome("runtime_error", "CUDA error: an illegal memory access"), "Mask loads and stores"),
+        (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
+        (outcome("timeout", "timed out", compiled=False), "Compile less"),
+        (
+            outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),
+            "Send it as the `kernel_type`",
+        ),
+        (outcome("reference_failed", "validation was skipped"), "Correct the reference"),
+    ],
+)
+def test_it_goes_by_the_cause(found: dict[str, Any], step: str) -> None:
+    assert next_step.of_result(found, 7).startswith(step)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "flags", "step"),
+    [
+        ("slower", [], next_step.SLOWER),
+        ("not_distinguishable", [], next_step.NO_DIFFERENCE),
+        ("faster", [], next_step.FASTER),
+        ("faster", ["interpreted"], next_step.INTERPRETED),
+        (None, [], next_step.UNMEASURED),
+    ],
+)
+def test_it_goes_by_the_speed(verdict: str | None, flags: list[str], step: str) -> None:
+    timing = {
+        "method": "m",
+        "latency_ms": 1.0,
+        "flags": [{"code": code, "message": code, "data": {}} for code in flags],
+    }
+    speedup = verdict and {"ratio": 1.0, "ci_low": 0.9, "ci_high": 1.1, "verdict": verdict}
+    found = {**outcome("passed", timing=timing), "ref_result": {}, "speedup": speedup}
+    assert next_step.of_result(found) == step
+
+
+def test_a_pass_that_is_worth_nothing() -> None:
+    weak = [{"code": "fixed_outputs_pass", "message": "zeros would pass", "data": {}}]
+    found = {**outcome("passed", comparison={"weak_reference": weak}), "ref_result": {}}
+    assert next_step.of_result(found) == next_step.FIXED
+    assert next_step.of_result(outcome("passed")) == next_step.NO_REFERENCE
+    near = results.passed(2.0)
+    near["kernel_exec_result"]["headroom"] = {"ratio": 1.1}
+    assert next_step.of_result(near) == next_step.AT_THE_LIMIT
+
+
+def test_fields_at_fault_are_named() -> None:
+    assert (
+        next_step.of_fields(["kernel.io", "kernel.io", "gpu"])
+        == "Correct `kernel.io`, `gpu`, and send the request again."
+    )
+    assert re.fullmatch("Correct the body.*", next_step.of_fields([""]))
