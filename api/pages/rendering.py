@@ -17,7 +17,12 @@ from domain.plain_text import plain_lines
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 STYLE = "style.css"
-ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'none'"
+ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
+
+
+REFRESH_S = 3
+ON, OFF = "on", "off"
+"""Whether a page reloads itself."""
 
 
 def page(template: str, /, status: int = 200, **values: Any) -> Response:
@@ -28,6 +33,13 @@ def page(template: str, /, status: int = 200, **values: Any) -> Response:
     response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def reloading(response: Response) -> Response:
+    """The page, which the browser reloads every REFRESH_S. By a header: the accessibility rules forbid a page to do so
+    by itself."""
+    response.headers["Refresh"] = str(REFRESH_S)
     return response
 
 

@@ -62,7 +62,7 @@ class JobView:
     worker started them within their `queue_timeout`. `interim_correct` is the interim verdict of a running comparison:
     the result may still differ, because later calls are compared too. `queue_key` sorts the queued jobs; `gpu` is the
     requested model. `summary` describes a completed job in short. `batch_index` is the position among the bodies of its
-    batch.
+    batch. `name` is what the request calls its kernel.
     """
 
     job_id: str
@@ -92,6 +92,7 @@ class JobView:
     priority: int = DEFAULT_PRIORITY
     gpu: str | None = None
     queue_key: str | None = None
+    name: str | None = None
 
     @property
     def expired(self) -> bool:
@@ -145,6 +146,7 @@ class JobView:
             priority=int(fields["priority"]),
             gpu=fields.get("gpu"),
             queue_key=fields["place"],
+            name=fields.get("name"),
         )
 
 

@@ -83,7 +83,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
     bodies[1]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer(device_answers.finding(message="x" * 200))
     bodies[2]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
     bodies[2]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer()
-    found = {"/": "Ready to judge"}
+    found = {"/": "Ready to judge", "/jobs": "Jobs"}
     for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
         job_id, attempt = claimed(client, records)
         for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
