@@ -22,6 +22,7 @@ from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests import device_answers
 from tests.api import results
+from tests.api.routes.test_batch_page import batch_of
 from tests.api.routes.test_jobs import claimed, submit
 from tests.api.routes.test_report import EVIL
 from tests.tasks.artifacts import WHY_NOT, listing
@@ -90,6 +91,8 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
             records.enter_stage(job_id, attempt, stage)
         records.complete(job_id, attempt, body)
         found[f"/job/{job_id}/report"] = word
+    batch_id = batch_of(client, records, [*bodies, *map(results.passed, (0.4, 1.5, 1.51, 6.0))], unfinished=1)
+    found[f"/batch/{batch_id}"] = "7 of 10 jobs passed"
     found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
     found["/job/nope/report"] = "No such job"
     return found
