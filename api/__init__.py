@@ -11,7 +11,20 @@ from api.http.context import create_context
 from api.http.request_id import RequestIds
 from api.observability import stats
 from api.openapi import documentation
-from api.routes import admin, artifacts, batches, confirm, dashboard, events, health, jobs, metrics, report, submissions
+from api.routes import (
+    admin,
+    artifacts,
+    batches,
+    confirm,
+    dashboard,
+    events,
+    health,
+    jobs,
+    metrics,
+    pages,
+    report,
+    submissions,
+)
 from domain.settings import settings
 
 
@@ -27,7 +40,7 @@ def create_app() -> APIFlask:
     app.after_request(responses.disable_caching)
     open_access(app, settings(), create_context(app).redis)
     for noun in (
-        *(submissions, confirm, jobs, batches, artifacts, report, events, dashboard),
+        *(submissions, confirm, jobs, batches, artifacts, report, pages, events, dashboard),
         *(health, stats, metrics, admin, documentation),
     ):
         app.register_blueprint(noun.blueprint)

@@ -28,6 +28,7 @@ SCOPES = {
     "jobs": Scope.READ,
     "artifacts": Scope.READ,
     "report": Scope.READ,
+    "pages": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,
     "batches": Scope.READ,

@@ -23,7 +23,7 @@ from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
-PAGES = frozenset({"dashboard", "report", "jobs.listing", "batches"})
+PAGES = frozenset({"dashboard", "report", "pages", "jobs.listing", "batches"})
 """Blueprints and endpoints that respond with pages."""
 MOST_ERRORS = 100
 """Maximum number of errors listed for one body: a body with a hundred thousand errors would get a response of

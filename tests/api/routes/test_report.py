@@ -85,7 +85,8 @@ def assert_sound(page: Page) -> None:
     assert not tags & {"script", "link", "img", "iframe", "object"}
     assert all((form["method"], form["action"][0]) == ("get", "/") for form in page.those("form"))
     labelled = {label["for"] for label in page.those("label")}
-    assert labelled == {each["id"] for tag in ("input", "select") for each in page.those(tag)}
+    assert labelled == {each["id"] for tag in ("input", "select") for each in page.those(tag) if "id" in each}
+    assert all("id" in each or each["type"] == "hidden" for each in page.those("input"))
     assert {"href": "/"} in page.those("a"), "a link home"
     assert not [
         name for _, attributes in page.elements for name in attributes if name.startswith("on") or name == "style"
