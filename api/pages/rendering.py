@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from api.pages import words
+from api.pages.cases import elements
 from domain.plain_text import plain_lines
 
 CONTENT_TYPE = "text/html; charset=utf-8"
@@ -58,7 +59,7 @@ def _prepared() -> tuple[Environment, Markup, str]:
         word.__name__: word
         for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
-    environment.filters |= {"at": _at, "counted": words.counted}
+    environment.filters |= {"at": _at, "counted": words.counted, "elements": elements}
     # The hash covers the text between the tags, to the last byte.
     style = Markup(environment.get_template(STYLE).render())
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from api.pages import words
-from api.pages.axis import Axis, Mark
+from api.pages.interval_plot import IntervalPlot, Measured, interval_plot
 from api.pages.several_jobs.rows import JobRow, rows
 from domain.result import Status
 from tasks.jobs.job_search import Found
-from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView
 
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 428.0, 12.0, 180.0
 MAX_ATTEMPTS = 200
 
 
@@ -26,27 +23,6 @@ class Attempt:
     row: JobRow
     before: JobRow | None
     best: bool
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An attempt's speed-up in the drawing."""
-
-    x: float
-    y: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class HistoryFigure:
-    """Intervals in the order of the attempts; `best` are the points of the line of the best lower end so far."""
-
-    intervals: list[Interval]
-    best: str
-    marks: list[Mark]
-    one: float
-    text: str
 
 
 def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
@@ -87,27 +63,20 @@ def _lower_end(view: JobView) -> float | None:
     return one.ci_low if measured and one is not None else None
 
 
-def _figure(attempts: Sequence[Attempt]) -> HistoryFigure | None:
-    drawn = [(attempt, one) for attempt in attempts if (one := attempt.row.view.summary) is not None]
-    if not drawn:
+def _figure(attempts: Sequence[Attempt]) -> IntervalPlot | None:
+    """The drawing of the measured attempts, and a line of the best lower end so far; None without any."""
+    measured = [
+        Measured.of(attempt.number, asdict(one), f"attempt {attempt.number}")
+        for attempt in attempts
+        if (one := attempt.row.view.summary) is not None
+    ]
+    if not measured:
         return None
-    ends = [end for _, one in drawn for end in _ends(one)]
-    y = Axis.over([*ends, 0.9, 1.1], BOTTOM, TOP, powers=True)
-    x = Axis(0.0, float(len(drawn) + 1), LEFT, RIGHT)
-    intervals, line, best = [], [], 0.0
-    for place, (_, one) in enumerate(drawn, 1):
-        low, ratio, high = _ends(one)
-        intervals.append(Interval(x.place(place), y.place(ratio), y.place(low), y.place(high)))
-        if low > best:
-            line += [(x.place(place), y.place(best))] if best else []
-            best = low
-            line.append((x.place(place), y.place(best)))
-    line.append((RIGHT, y.place(best)))
-    text = "; ".join(f"attempt {attempt.number}: {words.figure(one.ratio)}" for attempt, one in drawn[-20:])
-    points = " ".join(f"{across},{down}" for across, down in line)
-    return HistoryFigure(intervals, points, y.marks(5), y.place(1.0), f"Speed-ups: {text}.")
-
-
-def _ends(one: Summary) -> tuple[float, float, float]:
-    ratio = one.ratio or 1.0
-    return one.ci_low or ratio / 2, ratio, one.ci_high if one.ci_high is not None else ratio * 2
+    line, best = [], 0.0
+    for each in measured:
+        if each.low > best:
+            line += [(each.at, best)] if best else []
+            best = each.low
+            line.append((each.at, best))
+    line.append((measured[-1].at, best))
+    return interval_plot(measured, powers=False, line=line, whole=True)

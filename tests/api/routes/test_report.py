@@ -139,6 +139,16 @@ def test_each_case_has_a_row_and_a_place_in_the_drawing(client: FlaskClient, rec
     assert [case["name"] for case in client.get(f"/job/{job_id}").json["result"]["cases"]] == ["n=64", "odd", "large"]
 
 
+def test_cases_of_several_sizes_are_drawn_against_their_size(client: FlaskClient, records: JobStore) -> None:
+    page = report(client, completed(client, records, results.of_cases(sizes=(64, 100, 4096))))
+    assert "Speed-up against size n=64: 1.50; odd: 0.800; large: 3.00." in page.text
+    assert "524,288" in page.text and "Speed-up of each case with its 95 % interval" not in page.text
+    points = [circle for circle in page.those("circle") if circle["class"] == "point" and circle["r"] == "4"]
+    places = [float(point["cx"] or 0) for point in points]
+    assert len(places) == 3 and places == sorted(places)
+    assert places[2] - places[1] > places[1] - places[0] > 0, "a logarithmic axis"
+
+
 def test_a_wrong_case_is_named(client: FlaskClient, records: JobStore) -> None:
     page = report(client, completed(client, records, results.of_cases(wrong_in="odd")))
     told = "its outputs are wrong in 1 of 4 cases, first in 'odd' (5 of 5 compared calls there): 61,039 elements"
