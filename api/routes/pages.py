@@ -1,4 +1,4 @@
-"""Pages about several jobs: two of them side by side, and all attempts under one name."""
+"""Pages about several jobs: two of them side by side, and all attempts under one name, and a suite."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from api.auth.authentication import caller_id
 from api.http.context import app_context
 from api.http.problems import Kind, Problem
 from api.pages.rendering import ON, page, reloading
-from api.pages.several_jobs import history, side_by_side
+from api.pages.several_jobs import history, side_by_side, suite
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
-from tasks.jobs.job_search import JobFilter, search
+from tasks.jobs.job_search import MAX_SEARCHED, JobFilter, search
 from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("pages", __name__, tag="Jobs")
@@ -56,6 +56,29 @@ def attempts(name: str, query_data: dict[str, Any]) -> Response:
     values = history.template_values(name, found, records.now())
     response = page("history.html", **values, refreshes=refreshes, path=request.path)
     return reloading(response) if refreshes else response
+
+
+class SuiteQuerySchema(RefreshQuerySchema):
+    """Which suite, and how its page behaves."""
+
+    name = Text(
+        load_default="",
+        validate=validate.Length(max=200),
+        metadata={"description": "How the names of its jobs begin, such as `level2/`; empty: all of them."},
+    )
+
+
+@blueprint.get("/suite")
+@blueprint.input(SuiteQuerySchema, location="query")
+@blueprint.doc(summary="The score of a suite, for a person", responses=_PAGE)
+def score(query_data: dict[str, Any]) -> Response:
+    """A page of the newest jobs named `problem:candidate`, as `kernel-eval suite` names them: the share of problems
+    that are right and faster than p, and the best candidate of each problem."""
+    records, prefix = app_context().records, query_data["name"]
+    found = search(records, JobFilter(name_prefix=prefix), limit=MAX_SEARCHED, key_id=caller_id())
+    values, refreshes = suite.template_values(prefix, found, records.now()), query_data["refresh"] == ON
+    response = page("suite.html", **values, refreshes=refreshes)
+    return reloading(response) if refreshes and values["unfinished"] else response
 
 
 def _source(job_id: str) -> str | None:

@@ -17,8 +17,11 @@ CHUNK = 500
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Conditions on a job; None admits every job. `reference` is the first digits of the reference's digest, `name` the
-    whole name, and `text` occurs somewhere in what a list shows of the job, in upper or lower case."""
+    """Conditions on a job; None admits every job.
+
+    `reference` is the first digits of the reference's digest, `name` the whole name and `name_prefix` its beginning.
+    `text` occurs somewhere in what a list shows of the job, in upper or lower case.
+    """
 
     state: State | None = None
     verdict: str | None = None
@@ -26,6 +29,7 @@ class JobFilter:
     reference: str | None = None
     name: str | None = None
     text: str | None = None
+    name_prefix: str | None = None
 
     def matches(self, view: JobView) -> bool:
         """Whether the job fulfils all conditions."""
@@ -35,6 +39,7 @@ class JobFilter:
             and self.verdict in (None, one and one.verdict)
             and self.kernel_type in (None, view.kernel_type)
             and self.name in (None, view.name)
+            and (self.name_prefix is None or (view.name or "").startswith(self.name_prefix))
             and (self.reference is None or ((one and one.reference) or "").startswith(self.reference))
             and (self.text is None or self.text.casefold() in _shown_text(view).casefold())
         )

@@ -99,6 +99,8 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
         redis.hset(f"job:{job_id}", "name", "softmax")
     found[f"/side-by-side?first={named[0]}&second={named[1]}"] = "Side by side"
     found["/kernel/softmax"] = "softmax"
+    redis.hset(f"job:{named[1]}", "name", "level1/softmax:triton")
+    found["/suite?name=level1/"] = "1 of 1 problem correct"
     found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
     found["/job/nope/report"] = "No such job"
     return found

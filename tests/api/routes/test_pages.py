@@ -166,6 +166,35 @@ def test_attempts_without_a_speedup(client: FlaskClient, completed: Jobs) -> Non
     assert client.get("/kernel/gelu?refresh=on", headers=HTML).headers["Refresh"] == "3"
 
 
+def test_a_suite(client: FlaskClient, completed: Jobs) -> None:
+    for problem, ratio in (("gelu", 3.0), ("sum", 1.05), ("relu", 0.5)):
+        completed(results.passed(ratio), f"level1/{problem}:triton")
+    completed(results.passed(1.5), "level1/gelu:torch")
+    completed(results.wrong(), "level1/sum:torch")
+    completed(results.failed(Status.COMPILE_ERROR, EVIL), "level1/conv:torch")
+    completed(results.failed(Status.REFERENCE_FAILED, "no"), "level1/scan:torch")
+    fixed = results.passed(80.0)
+    fixed["kernel_exec_result"]["comparison"]["weak_reference"] = [{"code": "fixed_outputs_pass", "message": "zeros"}]
+    completed(fixed, "level1/mean:triton")
+    completed(results.passed(70.0), "level2/other:triton")
+    completed(results.passed(70.0), "level1/no candidate")
+    page = shown(client, "/suite?name=level1/")
+    assert "4 of 5 problems correct" in page.text, "gelu, sum, relu, mean of those and conv"
+    assert "75.0 % above 0.8" not in page.text and "50.0 % above 0.8; 50.0 % above 1; 25.0 % above 1.5" in page.text
+    scores = page.text.split("Mean")[1]
+    assert "Best of all 4 of 5 50.0 % (50.0 %) 50.0 % (25.0 %) 25.0 % (25.0 %) 25.0 % (25.0 %) 1.16×" in scores
+    assert "torch 1 of 3 33.3 %" in scores and "triton 4 of 4 66.7 %" in scores
+    assert len(page.those("polyline")) == 2 and "level2/other" not in page.text and "level1/scan:torch" in page.text
+    assert "5 of 6 problems correct" in shown(client, "/suite").text
+
+
+def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) -> None:
+    assert "No suite yet" in shown(client, "/suite").text
+    completed(results.wrong(), "gelu:triton")
+    page = shown(client, "/suite")
+    assert "0 of 1 problem correct No speed-up was measured." in page.text and page.those("polyline") == []
+
+
 def test_with_keys_one_sees_ones_own_attempts(redis: Redis, tmp_path: Path) -> None:
     with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
