@@ -21,6 +21,7 @@ from api.routes import (
     health,
     jobs,
     metrics,
+    pages,
     report,
     sources,
     submissions,
@@ -40,7 +41,7 @@ def create_app() -> APIFlask:
     app.after_request(responses.disable_caching)
     open_access(app, settings(), create_context(app).redis)
     for noun in (
-        *(submissions, sources, confirm, jobs, batches, artifacts, report, events, dashboard),
+        *(submissions, sources, confirm, jobs, batches, artifacts, report, pages, events, dashboard),
         *(health, stats, metrics, admin, documentation),
     ):
         app.register_blueprint(noun.blueprint)

@@ -29,6 +29,7 @@ SCOPES = {
     "jobs": Scope.READ,
     "artifacts": Scope.READ,
     "report": Scope.READ,
+    "pages": Scope.READ,
     "events": Scope.READ,
     "dashboard": Scope.READ,
     "batches": Scope.READ,
@@ -139,6 +140,15 @@ def caller_id() -> str | None:
     """The id of the current request's key, which owns the jobs that it submits."""
     key = caller()
     return key.key_id if key else None
+
+
+def key_id_of(name: str) -> str:
+    """The id of the API key of that name; `name` itself if there is none, as it may be an id."""
+    access: Access = current_app.extensions[EXTENSION]
+    try:
+        return next((key.key_id for key in access.keys.keys().values() if key.name == name), name)
+    except KeyFileError as error:
+        raise Problem(Kind.KEYS_UNREADABLE, "the service cannot read its API keys; its log says why") from error
 
 
 def auth_required() -> bool:

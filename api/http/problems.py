@@ -24,8 +24,8 @@ from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
-PAGES = frozenset({"dashboard", "report"})
-"""Blueprints that respond with pages."""
+PAGES = frozenset({"dashboard", "report", "pages", "jobs.listing", "batches"})
+"""Blueprints and endpoints that respond with pages."""
 MOST_ERRORS = 100
 """Maximum number of errors listed for one body: a body with a hundred thousand errors would get a response of
 megabytes."""
@@ -220,7 +220,7 @@ def respond(error: HTTPError) -> Response:
 
 def prefers_page() -> bool:
     """Whether the current request is for a page and its client prefers HTML to JSON."""
-    if request.blueprint not in PAGES:
+    if PAGES.isdisjoint({request.blueprint, request.endpoint}):
         return False
     offered = ("application/json", CONTENT_TYPE, "text/html")
     return request.accept_mimetypes.best_match(offered) == "text/html"

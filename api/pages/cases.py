@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from api.pages import words
 from api.pages.axis import Axis, Mark
+from api.pages.interval_plot import IntervalPlot, Measured, interval_plot
 from api.pages.speedup import LEFT, RIGHT, SpeedupFigure, speedup_figure
 from domain.result import Status
 
@@ -54,6 +56,23 @@ def cases_figure(result: Mapping[str, Any]) -> CasesFigure | None:
     axis_y = TOP + ROW * len(rows) + 8
     mean = (result.get("speedup") or {}).get("ratio")
     return CasesFigure(rows, axis_y + 24, axis_y, axis.place(1.0), axis.place(mean) if mean else None, axis.marks(5))
+
+
+def sizes_figure(result: Mapping[str, Any]) -> IntervalPlot | None:
+    """The speed-ups over the number of elements of the inputs; None unless the timed cases differ in it."""
+    measured = [
+        Measured.of(size, case["speedup"], case["name"][:MAX_NAME])
+        for case in result.get("cases") or ()
+        if (case.get("speedup") or {}).get("ratio") and (size := elements(case.get("shapes")))
+    ]
+    if len({each.at for each in measured}) < 2:
+        return None
+    return interval_plot(sorted(measured, key=lambda each: each.at), powers=True)
+
+
+def elements(shapes: Sequence[Sequence[int]] | None) -> int | None:
+    """Elements of all input tensors together; None where the shapes are not known."""
+    return sum(math.prod(shape) for shape in shapes) if shapes else None
 
 
 def cases_text(cases: Sequence[Case]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.pages import baselines, evidence, facts, words
-from api.pages.cases import cases_figure, cases_text
+from api.pages.cases import cases_figure, cases_text, sizes_figure
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
@@ -65,6 +65,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "cases": result.get("cases"),
         "cases_summary": result.get("cases_summary"),
         "cases_figure": cases_figure(result),
+        "sizes_figure": sizes_figure(result),
         "cases_text": cases_text(result.get("cases") or ()),
         "windows": windows,
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),

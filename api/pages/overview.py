@@ -7,25 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages.axis import Axis
-from api.pages.verdict import BAD, GOOD, HEADLINES, NEUTRAL, OPEN
+from api.pages.several_jobs.rows import rows
 from domain.job import State
-from domain.result import Status
 from tasks.fleet.heartbeat import WorkerView
 from tasks.jobs.job_view import JobView
 from tasks.jobs.leaderboard import Board, Leader
 
 LEFT, RIGHT = 6.0, 194.0
-MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
-
-
-@dataclass(frozen=True)
-class JobRow:
-    """A recent job in short; `word` is its verdict, or its state before there is one."""
-
-    view: JobView
-    word: str
-    tone: str
-    age: str
 
 
 @dataclass(frozen=True)
@@ -65,21 +53,11 @@ def template_values(
         "stored": int(counters["jobs"]),
         "workers": workers,
         "taking": sum(worker.quarantined is None for worker in workers),
-        "rows": [_row(view, now) for view in recent],
+        "rows": rows(recent, now),
         "boards": [_figure(board) for board in boards],
         "ranked": ranked,
         "now": now,
     }
-
-
-def _row(view: JobView, now: float) -> JobRow:
-    age = ago(max(0.0, now - view.submitted_at))
-    if view.state is State.COMPLETED and view.summary is not None:
-        status = Status(view.summary.verdict)
-        tone = GOOD if status is Status.PASSED else NEUTRAL if status is Status.REFERENCE_FAILED else BAD
-        return JobRow(view, HEADLINES[status], tone, age)
-    tones = {State.FAILED: NEUTRAL, State.CANCELLED: NEUTRAL}
-    return JobRow(view, view.state.value.capitalize(), tones.get(view.state, OPEN), age)
 
 
 def _figure(board: Board) -> BoardFigure:
@@ -92,11 +70,3 @@ def _figure(board: Board) -> BoardFigure:
         tied = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
         entries.append(Place(leader, *ends, tied))
     return BoardFigure(board, entries, axis.place(1.0))
-
-
-def ago(seconds: float) -> str:
-    """An age, in a suitable unit."""
-    for size, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"

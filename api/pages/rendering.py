@@ -13,11 +13,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from api.pages import words
+from api.pages.cases import elements
 from domain.plain_text import plain_lines
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 STYLE = "style.css"
-ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'none'"
+ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
+
+
+REFRESH_S = 3
+ON, OFF = "on", "off"
+"""Whether a page reloads itself."""
 
 
 def page(template: str, /, status: int = 200, **values: Any) -> Response:
@@ -28,6 +34,13 @@ def page(template: str, /, status: int = 200, **values: Any) -> Response:
     response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def reloading(response: Response) -> Response:
+    """The page, which the browser reloads every REFRESH_S. By a header: the accessibility rules forbid a page to do so
+    by itself."""
+    response.headers["Refresh"] = str(REFRESH_S)
     return response
 
 
@@ -46,7 +59,7 @@ def _prepared() -> tuple[Environment, Markup, str]:
         word.__name__: word
         for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
-    environment.filters |= {"at": _at, "counted": words.counted}
+    environment.filters |= {"at": _at, "counted": words.counted, "elements": elements}
     # The hash covers the text between the tags, to the last byte.
     style = Markup(environment.get_template(STYLE).render())
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

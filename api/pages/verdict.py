@@ -67,8 +67,15 @@ def of_result(result: Result) -> Verdict:
         )
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)
-    tone = NEUTRAL if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED) else BAD
-    return Verdict(HEADLINES[status], _failed(status, kernel, in_cases(result)) + unsound.replace("But c", "C"), tone)
+    explanation = _failed(status, kernel, in_cases(result)) + unsound.replace("But c", "C")
+    return Verdict(HEADLINES[status], explanation, tone_of(status))
+
+
+def tone_of(status: Status) -> str:
+    """GOOD or BAD; NEUTRAL where the kernel was not judged."""
+    if status in (Status.REFERENCE_FAILED, Status.UNSUPPORTED):
+        return NEUTRAL
+    return GOOD if status is Status.PASSED else BAD
 
 
 def _passed(result: Result, kernel: Result) -> str:

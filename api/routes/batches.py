@@ -11,23 +11,46 @@ from api.auth.authentication import caller_id
 from api.http import responses
 from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
-from api.http.problems import Kind, Problem
+from api.http.problems import Kind, Problem, prefers_page
+from api.pages.rendering import ON, page, reloading
+from api.pages.several_jobs import batch
 from api.schemas.batch import BatchViewSchema, line, progress
+from api.schemas.page import ALSO_A_PAGE, refresh_field
 from domain.settings import settings
 from tasks.jobs.job_store import JobView
 
 blueprint = APIBlueprint("batches", __name__, tag="Jobs")
 
+_NO_BATCH: dict[Any, Any] = {404: "No such batch", 503: "The broker cannot be reached"}
+
+
+class BatchQuerySchema(WaitQuerySchema):
+    """How long to wait for the batch, and how its page behaves."""
+
+    refresh = refresh_field()
+
 
 @blueprint.get("/batch/<batch_id>")
-@blueprint.input(WaitQuerySchema, location="query")
+@blueprint.input(BatchQuerySchema, location="query")
 @blueprint.output(BatchViewSchema, description="Its jobs counted, and a line for each")
-@blueprint.doc(summary="A batch's jobs", responses={404: "No such batch", 503: "The broker cannot be reached"})
+@blueprint.doc(summary="A batch's jobs", responses=ALSO_A_PAGE | _NO_BATCH)
 def read(batch_id: str, query_data: dict[str, Any]) -> Response:
-    """Reports each job of a batch. With `wait`, the response is delayed until all have ended or the wait expires."""
+    """Reports each job of a batch, as a page for a browser.
+
+    With `wait`, the response is delayed until all have ended or the wait expires.
+    """
     views, headers = responses.wait_for_jobs(find_batch(batch_id), query_data)
-    response = jsonify({"batch_id": batch_id, **progress(views), "jobs": [line(view) for view in views]})
-    response.headers.update(headers)
+    if prefers_page():
+        values, refreshes = (
+            batch.template_values(batch_id, views, app_context().records.now()),
+            query_data["refresh"] == ON,
+        )
+        response = page("batch.html", **values, refreshes=refreshes)
+        # Nothing changes any more once all have ended.
+        response = reloading(response) if refreshes and values["unfinished"] else response
+    else:
+        response = jsonify({"batch_id": batch_id, **progress(views), "jobs": [line(view) for view in views]})
+    response.headers.update({"Vary": "Accept", **headers})
     return response
 
 

@@ -14,8 +14,9 @@ from api.http.context import app_context
 from api.http.problems import prefers_page
 from api.openapi import documentation
 from api.pages import overview
-from api.pages.rendering import page
+from api.pages.rendering import ON, page, reloading
 from api.schemas.job import location, outcome
+from api.schemas.page import ALSO_A_PAGE, RefreshQuerySchema
 from domain.job import State
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobView
@@ -28,7 +29,6 @@ RANKED = 1000
 """Newest jobs whose candidates are ranked."""
 
 MAX_BOARDS = 6
-_ALSO_A_PAGE: dict[Any, Any] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
 class DashboardSchema(Schema):
@@ -45,11 +45,12 @@ class DashboardSchema(Schema):
 
 
 @blueprint.get("/")
+@blueprint.input(RefreshQuerySchema, location="query")
 @blueprint.output(
     DashboardSchema, description="An overview as JSON, or as a page for a client that accepts `text/html`"
 )
-@blueprint.doc(summary="An overview of the service", responses=_ALSO_A_PAGE)
-def dashboard() -> Response:
+@blueprint.doc(summary="An overview of the service", responses=ALSO_A_PAGE)
+def dashboard(query_data: dict[str, Any]) -> Response:
     """Queue, workers, recent jobs, and the fastest candidates of each reference. With API keys, only the key's jobs."""
     key, key_id = caller(), caller_id()
     redis, records = app_context().redis, app_context().records
@@ -59,7 +60,10 @@ def dashboard() -> Response:
     if prefers_page():
         now = records.now()
         template_members = overview.template_values(counters, alive, recent, leading, RANKED, now)
-        response = page("dashboard.html", **template_members, key_name=key.name if key else None, keyed=auth_required())
+        template_members |= {"key_name": key.name if key else None, "keyed": auth_required()}
+        refreshes = query_data["refresh"] == ON
+        response = page("dashboard.html", **template_members, refreshes=refreshes)
+        response = reloading(response) if refreshes else response
     else:
         response = jsonify(
             {

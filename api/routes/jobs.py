@@ -5,25 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from apiflask import APIBlueprint
-from flask import Response, jsonify
-from marshmallow import validate
+from flask import Response, jsonify, request
+from marshmallow import pre_load, validate
 
-from api.auth.authentication import caller, caller_id
+from api.auth.authentication import caller, caller_id, key_id_of
 from api.http import responses
 from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
-from api.http.problems import Kind, Problem
+from api.http.problems import FieldError, Kind, Problem, invalid, prefers_page
 from api.openapi import request_examples
+from api.pages.rendering import ON, page, reloading
+from api.pages.several_jobs import job_list
 from api.routes import batches
 from api.schemas.fields import QuerySchema, RealNumber, Text, WholeNumber, one_of
 from api.schemas.job import CancelResponseSchema, JobListSchema, JobSchema, summary
+from api.schemas.page import ALSO_A_PAGE, refresh_field
 from api.schemas.request import CancelSchema, read_cancel
 from domain.job import State
+from domain.kernel import KernelType
+from domain.result import Status
+from tasks.jobs.job_search import JobFilter, search
 from tasks.jobs.job_store import JobView
 
 blueprint = APIBlueprint("jobs", __name__, tag="Jobs")
 
-MAX_PAGE = 1000
+MAX_PAGE, MAX_FILTER = 1000, 200
+PAGE_ROWS = 50
+"""Rows of a page in the browser, unless its address names a `limit`."""
+FILTERS = ("verdict", "kernel_type", "reference", "name", "text")
 _NO_JOB = {404: "No such job", 503: "The broker cannot be reached"}
 _CANCELLING: dict[Any, Any] = {
     202: {
@@ -34,13 +43,29 @@ _CANCELLING: dict[Any, Any] = {
 }
 
 
+def _short_text(description: str) -> Text:
+    return Text(validate=validate.Length(max=MAX_FILTER), metadata={"description": description})
+
+
 class ListQuerySchema(QuerySchema):
     """Selects the jobs to list."""
 
     state = Text(validate=one_of(State))
-    batch_id = Text(validate=validate.Length(max=100))
+    verdict = Text(validate=one_of(Status))
+    kernel_type = Text(validate=one_of(KernelType))
+    reference = _short_text("The first digits of the reference's digest.")
+    name = _short_text("The kernel's whole name.")
+    text = _short_text("Occurs in the job's name, ids, digests, device or error, in upper or lower case.")
+    key = _short_text("Name or id of an API key, for a client that needs none itself.")
+    batch_id = _short_text("The batch of the jobs.")
     limit = WholeNumber(1, MAX_PAGE, load_default=100)
     cursor = RealNumber(metadata={"type": "string", "description": "The `next_cursor` of the page before."})
+    refresh = refresh_field()
+
+    @pre_load
+    def _without_empty_values(self, data: Any, **_: Any) -> dict[str, Any]:
+        """A form sends the fields that nobody filled in too."""
+        return {name: value for name, value in data.items() if value != ""}
 
 
 @blueprint.get("/job/<job_id>")
@@ -104,29 +129,39 @@ def cancel_many(json_data: dict[str, Any]) -> Response:
 @blueprint.get("/jobs")
 @blueprint.input(ListQuerySchema, location="query")
 @blueprint.output(JobListSchema)
-@blueprint.doc(summary="Jobs, newest first", responses={404: "No such batch"})
+@blueprint.doc(summary="Jobs, newest first", responses=ALSO_A_PAGE | {404: "No such batch"})
 def listing(query_data: dict[str, Any]) -> Response:
-    """A page of the stored jobs, without their results; filtered by state or batch if requested.
+    """Lists the stored jobs that fulfil all conditions, without their results; as a page for a browser.
 
-    With API keys, only the key's jobs.
+    A request searches a bounded number of jobs: a page may hold fewer than `limit`, and none at all, while
+    `next_cursor` leads on. With API keys, only the key's jobs.
     """
-    state, batch_id, limit = query_data.get("state"), query_data.get("batch_id"), query_data["limit"]
-    state_filter, key_id = State(state) if state else None, caller_id()
-    # For a batch or a key, filter by state here: the cursor must continue after the last job that was read.
-    index = None if batch_id or key_id else state_filter
-    # One more than the page shows whether anything follows.
-    views = app_context().records.list(
-        state=index,
+    shows_page = prefers_page()
+    before, batch_id, key = query_data.get("cursor"), query_data.get("batch_id"), query_data.get("key")
+    if key and caller() is not None:
+        raise invalid([FieldError(("key",), "an API key sees its own jobs alone: leave it out")])
+    state = query_data.get("state")
+    wanted = JobFilter(state and State(state), **{name: query_data.get(name) for name in FILTERS})
+    found = search(
+        app_context().records,
+        wanted,
+        limit=PAGE_ROWS if shows_page and "limit" not in request.args else query_data["limit"],
         batch_id=batch_id,
-        key_id=key_id,
-        limit=limit + 1,
-        before=query_data.get("cursor"),
+        key_id=caller_id() or (key and key_id_of(key)),
+        before=before,
     )
-    if batch_id and not views and "cursor" not in query_data:
+    if batch_id and not found.searched and before is None:
         raise batches.unknown(batch_id)
-    page = views[:limit]
-    summaries = [summary(view) for view in page if state_filter is None or view.state is state_filter]
-    return jsonify({"jobs": summaries, "next_cursor": f"{page[-1].submitted_at:.6f}" if len(views) > limit else None})
+    if shows_page:
+        query = {name: value for name, value in request.args.items() if name in query_data and value}
+        values = job_list.template_values(found, query, app_context().records.now())
+        response = page("jobs.html", **values, key_name=getattr(caller(), "name", None))
+        response = reloading(response) if query_data["refresh"] == ON else response
+    else:
+        cursor = None if found.cursor is None else f"{found.cursor:.6f}"
+        response = jsonify({"jobs": [summary(view) for view in found.views], "next_cursor": cursor})
+    response.headers["Vary"] = "Accept"
+    return response
 
 
 def find_job(job_id: str) -> JobView:

@@ -6,24 +6,21 @@ from typing import Any
 
 from apiflask import APIBlueprint
 from flask import Response, request
-from marshmallow import validate
 
 from api.auth.authentication import auth_required
 from api.pages import job_report, words
-from api.pages.rendering import page
+from api.pages.rendering import ON, REFRESH_S, page, reloading
 from api.pages.stages import MEANS, steps
 from api.routes.jobs import find_job
-from api.schemas.fields import LenientSchema, Text
+from api.schemas.fields import LenientSchema
+from api.schemas.page import HTML, refresh_field
 from tasks.jobs.job_view import JobView
 
 blueprint = APIBlueprint("report", __name__, tag="Jobs")
 
-REFRESH_S = 3
-ON, OFF = "on", "off"
-_HTML: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
 _ANSWERS: dict[Any, Any] = {
-    200: {"description": "The report of a job that has ended in any state", **_HTML},
-    202: {"description": "The job is not finished; the page reloads itself", **_HTML},
+    200: {"description": "The report of a job that has ended in any state", **HTML},
+    202: {"description": "The job is not finished; the page reloads itself", **HTML},
     404: "No such job",
 }
 
@@ -31,11 +28,7 @@ _ANSWERS: dict[Any, Any] = {
 class ReportQuerySchema(LenientSchema):
     """How the page behaves while the job runs."""
 
-    refresh = Text(
-        validate=validate.OneOf((ON, OFF)),
-        load_default=ON,
-        metadata={"description": "Whether the page of a job that has not ended reloads itself."},
-    )
+    refresh = refresh_field(ON)
 
 
 @blueprint.get("/job/<job_id>/report")
@@ -54,10 +47,7 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
     every_s = REFRESH_S if query_data["refresh"] == ON else None
     response = page("unfinished.html", 202, view=view, steps=steps(view.timeline), every_s=every_s, **_going_on(view))
     response.headers["Retry-After"] = str(REFRESH_S)
-    if every_s is not None:
-        # A header, because the accessibility rules forbid a page to refresh itself.
-        response.headers["Refresh"] = str(every_s)
-    return response
+    return response if every_s is None else reloading(response)
 
 
 def _going_on(view: JobView) -> dict[str, str]:

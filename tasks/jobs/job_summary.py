@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
+from domain.flags import FlagCode
 from domain.result import first_line
 
 
@@ -14,7 +15,8 @@ class Summary:
     """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
 
     `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
-    work; `error` is the first line of the failure, or None.
+    work; `error` is the first line of the failure, or None. `fixed_outputs_pass`: outputs that ignore all inputs would
+    pass too.
     """
 
     verdict: str
@@ -31,6 +33,7 @@ class Summary:
     relative_ci: float | None = None
     error: str | None = None
     headroom: float | None = None
+    fixed_outputs_pass: bool = False
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Summary:
@@ -38,6 +41,7 @@ class Summary:
         kernel, environment = body["kernel_exec_result"], body.get("environment") or {}
         metadata, timing, speedup = kernel.get("metadata") or {}, kernel.get("timing") or {}, body.get("speedup") or {}
         reference = (body.get("ref_result") or {}).get("metadata") or {}
+        weak_reference = (kernel.get("comparison") or {}).get("weak_reference") or ()
         return cls(
             verdict=body["verdict"],
             kernel=metadata.get("kernel_name"),
@@ -52,6 +56,7 @@ class Summary:
             inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
             relative_ci=timing.get("relative_ci"),
             headroom=(kernel.get("headroom") or {}).get("ratio"),
+            fixed_outputs_pass=any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in weak_reference),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
 

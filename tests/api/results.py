@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from domain.cases.case import Case
@@ -66,10 +67,10 @@ def passed(ratio: float = 2.0, *flags: Flag, candidate: str = "c" * 64, **report
     return Report(kernel, ENVIRONMENT, reference, speedup).body("id")
 
 
-def of_cases(*, wrong_in: str | None = None) -> dict[str, Any]:
-    """A comparison for three visible cases and a hidden one."""
+def of_cases(*, wrong_in: str | None = None, sizes: Sequence[int] = (64, 64, 64)) -> dict[str, Any]:
+    """A comparison for three visible cases, of those sizes, and a hidden one."""
     results = []
-    for name, ratio in (("n=64", 1.5), ("odd", 0.8), ("large", 3.0)):
+    for name, ratio, size in zip(("n=64", "odd", "large"), (1.5, 0.8, 3.0), sizes, strict=True):
         verdict = "faster" if ratio > 1 else "slower"
         right = wrong_in is None
         results.append(
@@ -77,7 +78,7 @@ def of_cases(*, wrong_in: str | None = None) -> dict[str, Any]:
                 Case(name, {"n": 64}),
                 Status.WRONG_RESULT if name == wrong_in else Status.PASSED,
                 "Outputs are out of tolerance" if name == wrong_in else None,
-                [[64, 128]],
+                [[size, 128]],
                 comparison(),
                 timing(0.2) if right else None,
                 timing(0.2 * ratio) if right else None,

@@ -22,6 +22,7 @@ from tasks.jobs.job_store import JobStore
 from tasks.node.device_info import Device
 from tests import device_answers
 from tests.api import results
+from tests.api.routes.test_batch_page import batch_of
 from tests.api.routes.test_jobs import claimed, submit
 from tests.api.routes.test_report import EVIL
 from tests.tasks.artifacts import WHY_NOT, listing
@@ -83,13 +84,23 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
     bodies[1]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer(device_answers.finding(message="x" * 200))
     bodies[2]["kernel_exec_result"]["metadata"]["device_metrics"] = device_answers.unavailable()
     bodies[2]["kernel_exec_result"]["sanitizer"] = device_answers.sanitizer()
-    found = {"/": "Ready to judge"}
+    named: list[str] = []
+    found = {"/": "Ready to judge", "/jobs": "Jobs"}
     for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
         job_id, attempt = claimed(client, records)
         for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
             records.enter_stage(job_id, attempt, stage)
         records.complete(job_id, attempt, body)
         found[f"/job/{job_id}/report"] = word
+        named.append(job_id)
+    batch_id = batch_of(client, records, [*bodies, *map(results.passed, (0.4, 1.5, 1.51, 6.0))], unfinished=1)
+    found[f"/batch/{batch_id}"] = "7 of 10 jobs passed"
+    for job_id in named:
+        redis.hset(f"job:{job_id}", "name", "softmax")
+    found[f"/side-by-side?first={named[0]}&second={named[1]}"] = "Side by side"
+    found["/kernel/softmax"] = "softmax"
+    redis.hset(f"job:{named[1]}", "name", "level1/softmax:triton")
+    found["/suite?name=level1/"] = "1 of 1 problem correct"
     found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
     found["/job/nope/report"] = "No such job"
     return found

@@ -28,7 +28,7 @@ from tests.api.routes.test_jobs import RESULT, claimed, submit
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{7*7}}"
-VOID = {"meta", "br", "link", "img"}
+VOID = {"meta", "br", "link", "img", "input"}
 
 
 class Page(HTMLParser):
@@ -82,7 +82,12 @@ def report(client: FlaskClient, job_id: str, status: int = 200) -> Page:
 def assert_sound(page: Page) -> None:
     """Nothing of another host, no script, headings in order, names that are there."""
     tags = {tag for tag, _ in page.elements}
-    assert not tags & {"script", "link", "img", "iframe", "object", "form"}
+    assert not tags & {"script", "link", "img", "iframe", "object"}
+    assert all((form["method"], form["action"][0]) == ("get", "/") for form in page.those("form"))
+    labelled = {label["for"] for label in page.those("label")}
+    assert labelled == {each["id"] for tag in ("input", "select") for each in page.those(tag) if "id" in each}
+    assert all("id" in each or each["type"] == "hidden" for each in page.those("input"))
+    assert {"href": "/"} in page.those("a"), "a link home"
     assert not [
         name for _, attributes in page.elements for name in attributes if name.startswith("on") or name == "style"
     ]
@@ -116,7 +121,10 @@ def test_a_faster_candidate(client: FlaskClient, records: JobStore) -> None:
         (Speedup(0.5, 0.4, 0.6, "slower"), "It is slower than the reference: 0.500 times as fast"),
         (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No significant difference in speed to the reference"),
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
-        (Speedup(1.5, 0.0, float("inf"), "not_distinguishable"), "It is too noisy to tell which is faster (speed-up at least 0)."),
+        (
+            Speedup(1.5, 0.0, float("inf"), "not_distinguishable"),
+            "It is too noisy to tell which is faster (speed-up at least 0).",
+        ),
         (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is reported"),
     ],
 )
@@ -132,6 +140,16 @@ def test_each_case_has_a_row_and_a_place_in_the_drawing(client: FlaskClient, rec
     assert "Ratios: n=64: 1.50; odd: 0.800; large: 3.00; 1 is as fast as the reference." in page.text
     assert sum(circle["class"] == "point" and circle["r"] == "4" for circle in page.those("circle")) == 3
     assert [case["name"] for case in client.get(f"/job/{job_id}").json["result"]["cases"]] == ["n=64", "odd", "large"]
+
+
+def test_cases_of_several_sizes_are_drawn_against_their_size(client: FlaskClient, records: JobStore) -> None:
+    page = report(client, completed(client, records, results.of_cases(sizes=(64, 100, 4096))))
+    assert "Speed-up against size n=64: 1.50; odd: 0.800; large: 3.00." in page.text
+    assert "524,288" in page.text and "Speed-up of each case with its 95 % interval" not in page.text
+    points = [circle for circle in page.those("circle") if circle["class"] == "point" and circle["r"] == "4"]
+    places = [float(point["cx"] or 0) for point in points]
+    assert len(places) == 3 and places == sorted(places)
+    assert places[2] - places[1] > places[1] - places[0] > 0, "a logarithmic axis"
 
 
 def test_a_wrong_case_is_named(client: FlaskClient, records: JobStore) -> None:
@@ -228,7 +246,7 @@ def test_the_policy_lets_nothing_in_but_the_style_as_it_is(client: FlaskClient, 
         "default-src 'none'",
         f"style-src 'sha256-{digest}'",
         "frame-ancestors 'none'",
-        "form-action 'none'",
+        "form-action 'self'",
     } <= set(policy)
     assert "url(" not in style[1] and "@import" not in style[1]
     assert answer.headers["Cache-Control"].startswith("no-cache")

@@ -84,3 +84,14 @@ def test_what_belongs_on_no_board() -> None:
     for body in (known, bound, results.passed(speedup=None), results.wrong(), results.evaluated()):
         assert boards([Leader("job", Summary.from_body(body))]) == []
     assert len(boards([Leader("job", Summary.from_body(results.passed(2.0)))])) == 1
+
+
+def test_an_id_that_was_used_before_gets_its_new_result(records: JobStore) -> None:
+    for ratio in (2.0, 3.0):
+        records.create("same", COMPARE)
+        claim = records.claim("w")
+        assert claim is not None and records.complete("same", claim.attempt, results.passed(ratio))
+        for _ in range(2):
+            assert [leader.summary.ratio for leader in records.summaries(None, 10)] == [ratio]
+        assert records.cleanup(records.now() + 1) == 1
+    assert records.summaries(None, 10) == []

@@ -1,0 +1,1 @@
+"""Pages about several jobs, made of their records and results alone."""

@@ -1,0 +1,87 @@
+"""Pages about several jobs: two of them side by side, and all attempts under one name, and a suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiflask import APIBlueprint
+from flask import Response, request
+from marshmallow import validate
+
+from api.auth.authentication import caller_id
+from api.http.context import app_context
+from api.http.problems import Kind, Problem
+from api.pages.rendering import ON, page, reloading
+from api.pages.several_jobs import history, side_by_side, suite
+from api.routes.jobs import find_job
+from api.schemas.fields import LenientSchema, Text
+from api.schemas.page import HTML, RefreshQuerySchema
+from tasks.jobs.job_search import MAX_SEARCHED, JobFilter, search
+from tasks.jobs.kept_request import read_kept_request
+
+blueprint = APIBlueprint("pages", __name__, tag="Jobs")
+
+_PAGE: dict[Any, Any] = {200: {"description": "The page", **HTML}, 404: "No such job"}
+
+
+class SideBySideQuerySchema(LenientSchema):
+    """The two jobs to compare."""
+
+    first = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of a job."})
+    second = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of another job."})
+
+
+@blueprint.get("/side-by-side")
+@blueprint.input(SideBySideQuerySchema, location="query")
+@blueprint.doc(summary="Two jobs side by side, for a person", responses=_PAGE)
+def two_jobs(query_data: dict[str, Any]) -> Response:
+    """A page of two jobs: verdicts, times, intervals, roofline, counters, and the difference of their sources."""
+    first, second = (find_job(query_data[name].strip()) for name in (side_by_side.FIRST, side_by_side.SECOND))
+    now, sources = app_context().records.now(), (_source(first.job_id), _source(second.job_id))
+    return page("side_by_side.html", **side_by_side.template_values((first, second), sources, now))
+
+
+@blueprint.get("/kernel/<path:name>")
+@blueprint.input(RefreshQuerySchema, location="query")
+@blueprint.doc(summary="The attempts under one name, for a person", responses=_PAGE)
+def attempts(name: str, query_data: dict[str, Any]) -> Response:
+    """A page of the newest jobs whose requests have this `name`: verdicts, speed-ups in order, and the best so far."""
+    records = app_context().records
+    found = search(records, JobFilter(name=name), limit=history.MAX_ATTEMPTS, key_id=caller_id())
+    if not found.views:
+        raise Problem(
+            Kind.UNKNOWN_JOB, f"no job named {name[:100]!r} is among the newest {found.searched}; give jobs a `name`"
+        )
+    refreshes = query_data["refresh"] == ON
+    values = history.template_values(name, found, records.now())
+    response = page("history.html", **values, refreshes=refreshes, path=request.path)
+    return reloading(response) if refreshes else response
+
+
+class SuiteQuerySchema(RefreshQuerySchema):
+    """Which suite, and how its page behaves."""
+
+    name = Text(
+        load_default="",
+        validate=validate.Length(max=200),
+        metadata={"description": "How the names of its jobs begin, such as `level2/`; empty: all of them."},
+    )
+
+
+@blueprint.get("/suite")
+@blueprint.input(SuiteQuerySchema, location="query")
+@blueprint.doc(summary="The score of a suite, for a person", responses=_PAGE)
+def score(query_data: dict[str, Any]) -> Response:
+    """A page of the newest jobs named `problem:candidate`, as `kernel-eval suite` names them: the share of problems
+    that are right and faster than p, and the best candidate of each problem."""
+    records, prefix = app_context().records, query_data["name"]
+    found = search(records, JobFilter(name_prefix=prefix), limit=MAX_SEARCHED, key_id=caller_id())
+    values, refreshes = suite.template_values(prefix, found, records.now()), query_data["refresh"] == ON
+    response = page("suite.html", **values, refreshes=refreshes)
+    return reloading(response) if refreshes and values["unfinished"] else response
+
+
+def _source(job_id: str) -> str | None:
+    """The candidate's source, as far as the service kept the job's request."""
+    kept = read_kept_request(app_context().redis, job_id)
+    return kept.kernel.source_code if kept else None

@@ -1,0 +1,94 @@
+"""Finds jobs by what their records say; no index is kept for it, so each search reads a bounded number of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from domain.job import State
+from tasks.jobs.job_store import JobStore
+from tasks.jobs.job_view import JobView
+
+MAX_SEARCHED = 2000
+"""Maximum records that one search reads; its cursor continues from there."""
+CHUNK = 500
+"""Records read in one round trip."""
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Conditions on a job; None admits every job.
+
+    `reference` is the first digits of the reference's digest, `name` the whole name and `name_prefix` its beginning.
+    `text` occurs somewhere in what a list shows of the job, in upper or lower case.
+    """
+
+    state: State | None = None
+    verdict: str | None = None
+    kernel_type: str | None = None
+    reference: str | None = None
+    name: str | None = None
+    text: str | None = None
+    name_prefix: str | None = None
+
+    def matches(self, view: JobView) -> bool:
+        """Whether the job fulfils all conditions."""
+        one = view.summary
+        return (
+            self.state in (None, view.state)
+            and self.verdict in (None, one and one.verdict)
+            and self.kernel_type in (None, view.kernel_type)
+            and self.name in (None, view.name)
+            and (self.name_prefix is None or (view.name or "").startswith(self.name_prefix))
+            and (self.reference is None or ((one and one.reference) or "").startswith(self.reference))
+            and (self.text is None or self.text.casefold() in _shown_text(view).casefold())
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Matching jobs, the newest first. `cursor` is the `submitted_at` after which a search continues; None: the end."""
+
+    views: list[JobView]
+    searched: int
+    cursor: float | None
+
+
+def search(
+    records: JobStore,
+    wanted: JobFilter,
+    *,
+    limit: int,
+    batch_id: str | None = None,
+    key_id: str | None = None,
+    before: float | None = None,
+) -> Found:
+    """The newest `limit` matching jobs of an API key, a batch or all, submitted before `before` (epoch seconds)."""
+    views: list[JobView] = []
+    searched, last = 0, before
+    for view in _newest(records, wanted.state, batch_id, key_id, before, min(limit + 1, CHUNK)):
+        if len(views) == limit or searched == MAX_SEARCHED:
+            return Found(views, searched, last)
+        searched, last = searched + 1, view.submitted_at
+        if wanted.matches(view):
+            views.append(view)
+    return Found(views, searched, None)
+
+
+def _newest(
+    records: JobStore, state: State | None, batch_id: str | None, key_id: str | None, before: float | None, first: int
+) -> Iterator[JobView]:
+    """All jobs, the newest first; `first` of them come in the first round trip."""
+    index = None if batch_id or key_id else state  # Only one index can be read.
+    chunk = first
+    while page := records.list(state=index, batch_id=batch_id, key_id=key_id, limit=chunk, before=before):
+        yield from page
+        before, chunk = page[-1].submitted_at, CHUNK
+
+
+def _shown_text(view: JobView) -> str:
+    one = view.summary
+    shown = [view.job_id, view.name, view.batch_id, view.worker, view.error]
+    if one is not None:
+        shown += [one.kernel, one.device, one.candidate, one.reference, one.error]
+    return "\n".join(filter(None, shown))
