@@ -127,8 +127,12 @@ def test_chooses_the_kernel(tmp_path: Path, source: str, metadata: dict[str, Any
         (SCALE, {"compiler_options": ["-I/etc"]}, "-I/etc"),
         ("template <int N, class T> __global__ void t(T* x) {}", {}, "t<128, float>"),
         (f"#include <nowhere.h>\n{SCALE}", {}, "no header <nowhere.h> for device code here. Remove its #include"),
-        (f"#include <torch/extension.h>\n{SCALE}", {}, "<torch/extension.h> is for host code"),
-        (f"{SCALE} int main() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", {}, "host code"),
+        (
+            f"#include <torch/extension.h>\n{SCALE}",
+            {},
+            "<torch/extension.h> is a header of torch: send the file with kernel_type torch_cuda",
+        ),
+        (f"{SCALE} int main() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", {}, 'declare one extern "C"'),
     ],
 )
 def test_compile_errors_say_what_to_do(tmp_path: Path, source: str, metadata: dict[str, Any], says: str) -> None:
@@ -275,7 +279,11 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
             SCALE + "\nvoid launch(float* x) { }\nvoid go() { launch(0); scale<<<1, 1>>>(0, 0, 0, 0); }",
             "host code (line 2: `void launch(float* x) { }`)",
         ),
-        (f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", "it holds host code, and"),
+        (
+            f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}",
+            "it holds host code. Name the host function that launches the kernels in metadata.entry_point (the source "
+            "has launch)",
+        ),
         (f"```cuda\n{SCALE}\n```", "send the code between them"),
         (f"import torch\nsource = '''{SCALE}'''", "send it with kernel_type torch_cuda"),
         (SCALE.replace("{ int", '{ asm("nonsense;"); int'), "Not a name of any known instruction"),
