@@ -100,7 +100,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """One argument. `type` is tensor, int, float, str or bool; `role` input, output or inout."""
+    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout."""
 
     name: str
     type: str

@@ -198,6 +198,9 @@ def test_the_contract_is_held_against_the_parameters(tmp_path: Path) -> None:
     for count in (3, 4):
         fault = fault_of(pair, tmp_path, contract(*args[:count]))
         assert fault.status is Status.CONTRACT_MISMATCH and "A contract cannot give a struct" in fault.message
+    fault = fault_of(SCALE, tmp_path, contract(*args[:3], {"name": "n", "type": "none"}))
+    assert fault.status is Status.CONTRACT_MISMATCH and "argument 3 'n' is a none where" in fault.message
+    built_cuda(SCALE, tmp_path, contract({"name": "x", "type": "none"}, *args[1:]))
     fault = fault_of(SCALE, tmp_path, None)
     assert fault.status is Status.CONTRACT_MISMATCH and "IO contract" in fault.message
     fault = fault_of(SCALE, tmp_path, contract(*args[:3], scalar("n", 2**31)))

@@ -25,7 +25,7 @@ namespace { int helper(int n) { return n; } }
 extern "C" void solve(const float* x, double* y, unsigned long long n, float factor, __half half, bool throws) {
     if (throws) throw std::runtime_error("no such size");
     __half twice = half * __half(2.f);
-    for (unsigned long long i = 0; i < helper(n); i++) y[i] = x[i] * factor + (float)twice;
+    for (unsigned long long i = 0; i < helper(n); i++) y[i] = (x ? x[i] : 0) * factor + (float)twice;
 }
 """
 X, Y = tensor("x", 3), tensor("y", 3, dtype="float64", role="output")
@@ -69,6 +69,9 @@ def test_the_contracts_pointers_and_scalars_arrive_in_order(library: Path) -> No
     assert y.tolist() == [3.0, 5.5, 8.0]
     call(function, x, y, 2, 10.0, 0.0, False)
     assert y.tolist() == [0.0, 10.0, 8.0]
+    without_input = loaded(library, {"name": "x", "type": "none"}, *arguments()[1:])
+    call(without_input, None, y, 3, 2.5, 1.5, False)
+    assert y.tolist() == [3.0, 3.0, 3.0]
 
 
 @with_nvcc
