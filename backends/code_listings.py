@@ -115,9 +115,7 @@ def _text(code: _CodeFiles, form: Form) -> str | None:
     if form in code.texts:
         return "\n".join(_read(path, MAX_CHARS + 1) for path in code.texts[form])
     if form is Form.PTX and code.library is not None:
-        raise NoText(
-            "no PTX was stored: it was compiled the stock way, in one step (`build.headers` says why); request sass"
-        )
+        raise NoText("no PTX was stored: nvcc compiled it in one step; request sass")
     return None
 
 

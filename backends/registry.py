@@ -11,7 +11,7 @@ BACKENDS: dict[KernelType, str] = {
     KernelType.TORCH: "backends.python.torch_module:TorchBackend",
     KernelType.TORCH_CUDA: "backends.python.torch_cuda:TorchCudaBackend",
     KernelType.TRITON: "backends.triton.backend:TritonBackend",
-    KernelType.CUDA: "backends.cuda.backend:CudaBackend",
+    KernelType.CUDA: "backends.python.cuda_source:CudaSourceBackend",
     KernelType.MULTI_KERNEL: "backends.python.multi_kernel:MultiKernelBackend",
 }
 

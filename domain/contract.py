@@ -12,6 +12,9 @@ from typing import Any, Self
 Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
 
+NONE = "none"
+"""The type of an argument that is None in Python and a null pointer in CUDA."""
+
 
 def _without_none(wire: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in wire.items() if value is not None}

@@ -39,9 +39,15 @@ class Kernel:
     case: dict[str, Any] | None = None
 
     @property
+    def host_function(self) -> str | None:
+        """The host function of a `cuda` source that launches its kernels; None where the contract launches one."""
+        name = self.metadata.get("entry_point") if self.kernel_type is KernelType.CUDA else None
+        return str(name) if name else None
+
+    @property
     def has_host_code(self) -> bool:
-        """Whether code of the source runs on the host: Python does, the device code of `cuda` does not (ADR 40)."""
-        return self.kernel_type is not KernelType.CUDA
+        """Whether code of the source runs on the host: all does but the device code of `cuda` (ADR 40)."""
+        return self.kernel_type is not KernelType.CUDA or self.host_function is not None
 
     @property
     def digest(self) -> str:

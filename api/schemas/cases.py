@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from marshmallow import ValidationError
 
+from api.schemas.contract import MAX_ARGUMENTS
 from api.schemas.fields import Anything
 from api.schemas.kernel import KernelSchema
 from api.schemas.launch import AXES
@@ -16,6 +18,7 @@ from domain.cases.case import ARGUMENTS, MAX_CASES, Case, CaseError, parse_cases
 from domain.contract import IOContract
 from domain.expression import ExpressionError, Number
 from domain.result import CANDIDATE, REFERENCE
+from domain.value import MAX_RANK
 
 ALONE, COMPARED = {"kernel": CANDIDATE}, {"ref_kernel": REFERENCE, "custom_kernel": CANDIDATE}
 """The kernels of a body of /evaluate and of /compare, with their roles; the first makes the inputs."""
@@ -58,7 +61,8 @@ class CasesField(Anything):
 class CaseContracts:
     """The contracts of one body for each of its cases. Raises ValidationError for a body with invalid cases.
 
-    A body without cases stays as it is: a symbol in it is no number, and the schema says so.
+    Without cases, a contract's own scalars give values to the names in its shapes and strides. Another name stays: it
+    is no number, and the schema says so.
     """
 
     def __init__(self, body: dict[str, Any], roles: Mapping[str, str]) -> None:
@@ -75,6 +79,10 @@ class CaseContracts:
     @property
     def first(self) -> dict[str, Any]:
         """The body with the contracts of the first timed case."""
+        if not self._cases:
+            kernels = {name: self._body[name] for name in self._roles if isinstance(self._body.get(name), dict)}
+            contracts = {name: _with_own_values(each.get("io"), (name, "io")) for name, each in kernels.items()}
+            return self._body | {name: kernels[name] | {"io": io} for name, io in contracts.items() if io is not None}
         if not self._symbols:
             return self._body
         case = primary(self._cases)
@@ -180,16 +188,46 @@ def _symbols(io: Any) -> set[str]:
     return {name for text in texts if _is_symbolic(text) for name in _names(text)}
 
 
+def _number(text: str, values: Mapping[str, Number], path: Path) -> Number:
+    try:
+        return expression.number(text, values)
+    except ExpressionError as error:
+        raise ValidationError(_at(path, str(error))) from error
+
+
+def _sized(spec: dict[str, Any], value: Callable[..., Any]) -> dict[str, Any]:
+    """The tensor with `value(key, axis, size)` for each size and stride, unless the schema will refuse their number."""
+    sized = [key for key in ("shape", "strides") if isinstance(spec.get(key), list) and len(spec[key]) <= MAX_RANK]
+    return spec | {key: [value(key, axis, size) for axis, size in enumerate(spec[key])] for key in sized}
+
+
+def _with_own_values(io: Any, path: Path) -> Any:
+    """The contract with numbers in place of its own scalars' names in shapes and strides. Raises ValidationError."""
+    args = _arguments(io)
+    if not 0 < len(args) <= MAX_ARGUMENTS:  # The schema refuses more.
+        return io
+    given = [(each.get("name"), each.get("value")) for each in args if each.get("type") in ("int", "float")]
+    values = {str(name): value for name, value in given if isinstance(value, int | float)}
+
+    def value(place: int, key: str, axis: int, size: Any) -> Any:
+        is_known = _is_symbolic(size) and _names(size) <= values.keys()
+        return _number(size, values, (*path, "args", place, "tensor_spec", key, axis)) if is_known else size
+
+    sized = [
+        each | {"tensor_spec": _sized(each["tensor_spec"], partial(value, place))}
+        if isinstance(each.get("tensor_spec"), dict)
+        else each
+        for place, each in enumerate(args)
+    ]
+    return io | {"args": sized}
+
+
 def _with_values(io: dict[str, Any], values: Mapping[str, Number], path: Path) -> dict[str, Any]:
     """The contract with numbers in place of symbols; a launch keeps the names of arguments. Raises ValidationError."""
 
-    def value(text: Any, *steps: int | str) -> Any:
-        if not _is_symbolic(text):
-            return text
-        try:
-            return expression.number(text, values)
-        except ExpressionError as error:
-            raise ValidationError(_at((*path, *steps), str(error))) from error
+    def value(*steps_and_text: Any) -> Any:
+        *steps, text = steps_and_text
+        return _number(text, values, (*path, *steps)) if _is_symbolic(text) else text
 
     args = []
     for place, argument in enumerate(_arguments(io)):
@@ -198,15 +236,10 @@ def _with_values(io: dict[str, Any], values: Mapping[str, Number], path: Path) -
             if spec.get("data") is not None:
                 message = "is fixed, and cases change the contract; have the content drawn (`init`)"
                 raise ValidationError(_at((*path, *at, "tensor_spec", "data"), message))
-            sizes = {
-                key: [value(size, *at, "tensor_spec", key, axis) for axis, size in enumerate(spec[key])]
-                for key in ("shape", "strides")
-                if isinstance(spec.get(key), list)
-            }
-            argument = argument | {"tensor_spec": spec | sizes}
+            argument = argument | {"tensor_spec": _sized(spec, partial(value, *at, "tensor_spec"))}
         if argument.get("type") in ("int", "float"):
             name = str(argument.get("name"))
-            argument = argument | ({"value": value(argument["value"], *at, "value")} if "value" in argument else {})
+            argument = argument | ({"value": value(*at, "value", argument["value"])} if "value" in argument else {})
             if name in values and argument.get("value") != values[name]:
                 message = f'is also a symbol of the cases, with another value; write "value": "{name}"'
                 raise ValidationError(_at((*path, *at, "value"), message))

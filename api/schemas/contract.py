@@ -23,8 +23,9 @@ from api.schemas.fields import (
 )
 from api.schemas.launch import LaunchSchema
 from api.schemas.tensor import TensorSpecSchema, require_spec
+from domain.contract import NONE
 
-ARGUMENT_TYPES = ("tensor", "int", "float", "str", "bool")
+ARGUMENT_TYPES = ("tensor", "int", "float", "str", "bool", NONE)
 ROLES = ("input", "output", "inout")
 MAX_ARGUMENTS = 256
 
@@ -49,15 +50,18 @@ class ArgumentSchema(LenientSchema):
     def _content(self, data: dict[str, Any], **_: Any) -> None:
         if data["type"] == "tensor":
             require_spec(data)
-        elif data.get("value") is None:
+        elif data["type"] != NONE and data.get("value") is None:
             raise ValidationError(f'{MISSING} for type "{data["type"]}"', "value")
 
     @post_load
     def _typed(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
         if data["type"] == "tensor":
             data.pop("value", None)
+            return data
+        data.pop("tensor_spec", None)
+        if data["type"] == NONE:
+            data["value"] = None
         else:
-            data.pop("tensor_spec", None)
             try:
                 data["value"] = _scalar(data["type"], data["value"])
             except ValidationError as error:

@@ -20,7 +20,7 @@ TEXT_METADATA = (*PYTHON_ENTRIES, "kernel_name", "method_name")
 CONTRACT_REQUIRED = (KernelType.CUDA, KernelType.MULTI_KERNEL)
 """The types whose calls only a contract can describe."""
 
-LIST_METADATA = ("compiler_options", "compile_options", "name_expressions")
+LIST_METADATA = ("compiler_options", "compile_options", "name_expressions", "functions")
 
 SHORT_CONTRACT = (
     '{"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": [1024]}}, {"name": "out", "type": "tensor", '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from backends.cuda.signature import Parameter, spell
-from domain.contract import Argument
+from domain.contract import NONE, Argument
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -49,7 +49,7 @@ def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[A
 
 
 def _fits(parameter: Parameter, argument: Argument) -> bool:
-    if argument.is_tensor:
+    if argument.is_tensor or argument.type == NONE:
         return parameter.kind == "pointer" or (parameter.kind == "word" and parameter.size == 8)
     return parameter.kind not in ("pointer", "struct") and argument.type in ("int", "float", "bool")
 
@@ -75,10 +75,12 @@ def _same_elements(target: Parameter, dtype: str) -> bool:
 
 
 def pack_word(parameter: Parameter, value: object, name: str) -> int:
-    """The value converted to the parameter's type, as the low bytes of an 8-byte word.
+    """The value converted to the parameter's type, as the low bytes of an 8-byte word; None is a null pointer.
 
     Raises KernelFault (runtime_error) for a value that the type cannot hold; `name` is the argument's, for the message.
     """
+    if value is None:
+        return 0
     if not isinstance(value, (int, float)):
         raise KernelFault(
             Status.CONTRACT_MISMATCH,

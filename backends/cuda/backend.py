@@ -30,7 +30,7 @@ class CudaBackend(Backend):
 
     def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Compiles to machine code in `folder`, and checks the contract against the kernel's parameters."""
-        io = _contract(kernel)
+        io = contract_of(kernel)
         build = Build(kernel, target.arch or DEFAULT_ARCH)
         if target.arch is None:
             build.notes.append(f"{NO_DEVICE}: compiled for {build.arch}, not run")
@@ -74,7 +74,7 @@ class CudaBackend(Backend):
         return CudaExecutable(
             plan["name"],
             [Parameter.from_wire(parameter) for parameter in plan["parameters"]],
-            _contract(kernel),
+            contract_of(kernel),
             load_module((folder / CUBIN).read_bytes(), device),
             plan["symbol"],
             device,
@@ -85,10 +85,11 @@ class CudaBackend(Backend):
         )
 
 
-def _contract(kernel: Kernel) -> IOContract:
+def contract_of(kernel: Kernel) -> IOContract:
+    """The kernel's contract. Raises KernelFault (contract_mismatch) without one."""
     if kernel.io is None:
         raise KernelFault(
             Status.CONTRACT_MISMATCH,
-            "a raw CUDA kernel needs an IO contract: give io.args, one for each parameter, and io.launch",
+            "a raw CUDA kernel needs an IO contract: give io.args, one for each parameter, and for a kernel io.launch",
         )
     return kernel.io

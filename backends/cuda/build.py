@@ -13,7 +13,7 @@ from backends.cuda.entry_selection import UnknownKernel, choose
 from backends.cuda.headers import include_folders
 from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
-from backends.cuda.source_scan import global_functions, other_language, visible_code
+from backends.cuda.source_scan import global_functions, host_functions, other_language, visible_code
 from backends.source.build_errors import advice, first_error
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -164,26 +164,34 @@ class Build:
         if other := other_language(self.source):
             return f"the source does not compile: {other}"
         if _HOST_CODE in log:
-            return (
-                f"the source does not compile: it holds host code{self._host_line(log)}, and a raw CUDA kernel is "
-                "device code alone. "
-                "Send the __global__ function without main() and launch wrappers (the contract's launch replaces "
-                "them), or Python that gives all of it to load_inline, with kernel_type torch_cuda"
-            )
+            return f"the source does not compile: it holds host code{self._host_line(log)}. {self._host_advice()}"
         missing = re.search(r'cannot open source file "([^"]+)"', log)
         if missing and missing[1].startswith(_TORCHS_FOLDERS):
             return (
-                f"the source does not compile: <{missing[1]}> is for host code, and a raw CUDA kernel is device code "
-                "alone. Remove it with the functions that use it, or send Python that calls load_inline, as torch_cuda"
+                f"the source does not compile: <{missing[1]}> is a header of torch: send the file with kernel_type "
+                "torch_cuda"
             )
         if missing:
             return (
                 f"the source does not compile: there is no header <{missing[1]}> for device code here. Remove its "
-                "#include, and put what the kernel needs of it into the source"
+                f"#include, and put what the kernel needs of it into the source. {self._host_advice()}"
             )
         first = first_error(log)
         hint = advice(first) if first else None
         return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
+
+    def _host_advice(self) -> str:
+        """What to do about host code."""
+        names = list(host_functions(self.source))
+        if not names:
+            return (
+                'Send the __global__ function alone, or declare one extern "C" function that takes the contract\'s '
+                "arguments and launches it, and name that in metadata.entry_point"
+            )
+        return (
+            f"Name the host function that launches the kernels in metadata.entry_point (the source has "
+            f"{', '.join(names)}), or send the __global__ function alone"
+        )
 
     def _host_line(self, log: str) -> str:
         """The first line of host code, in brackets; empty where a #line directive numbers the lines otherwise."""

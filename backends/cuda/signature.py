@@ -1,22 +1,29 @@
-"""Reads a kernel's parameter types with the compiler's help, so that typedefs, templates and namespaces need no parser.
+"""Reads a function's parameter types with the compiler's help, so that typedefs, templates and namespaces need no
+parser.
 
 The builder appends a snippet whose template code describes `decltype(&kernel)` in a table of words. The compiler writes
-the table into the PTX text, where `read_table` reads it. Where the snippet cannot be used (an overloaded kernel),
-`read_entry` reads what the PTX itself declares: sizes and floating-point types, but no pointers or half types.
+the table into the PTX text, where `read_table` reads it; that of a host function is in its library
+(`read_library`). Where the snippet cannot be used (an overloaded kernel), `read_entry` reads what the PTX itself
+declares: sizes and floating-point types, but no pointers or half types.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 _TABLE = "__ke_signature"
 _MARK = 0x4B45
 _WORDS_EACH = 2
+_HOST_MARK = bytes.fromhex("6b65f1a78c2d4e90b3d50f6e17c8a294")
+"""Begins a host function's table in the library, which has no other name for it."""
 
 SNIPPET_NAME = "kernel signature"
-_SNIPPET = (
+CALL = "__ke_call"
+"""The library's function that calls the host function: arguments in words in, null or an error's text out."""
+_TYPES = (
     f'\n#line 1 "{SNIPPET_NAME}"'
     + """
 template <unsigned long long __ke_n> struct __ke_known { typedef void __ke_type_; };
@@ -59,17 +66,53 @@ template <class __ke_T> struct __ke_target<const __ke_T *>
 template <unsigned __ke_n> struct __ke_words { unsigned __ke_word_[__ke_n]; };
 template <class __ke_T> struct __ke_entry
 { enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | __ke_type<__ke_T>::__ke_kind_ }; };
+"""
+)
+_KERNEL = """
 template <class... __ke_T>
 __device__ constexpr __ke_words<2 * sizeof...(__ke_T) + 2> __ke_describe(void (*)(__ke_T...)) {
   return {{MARK, unsigned(__ke_entry<__ke_T>::__ke_word_)..., unsigned(__ke_target<__ke_T>::__ke_word_)..., MARK}};
 }
 __device__ auto TABLE = __ke_describe(static_cast<decltype(&KERNEL)>(nullptr));
 """
-)
+_HOST_FUNCTION = """
+#include <cstdio>
+#include <exception>
+#include <utility>
+template <> struct __ke_kind<CUstream_st *, 0> { enum { __ke_value_ = 't' }; };
+template <class __ke_R, class... __ke_T>
+constexpr __ke_words<2 * sizeof...(__ke_T) + 5> __ke_describe(__ke_R (*)(__ke_T...)) {
+  return {{MARK, 2 * sizeof...(__ke_T),
+           unsigned(__ke_entry<__ke_T>::__ke_word_)..., unsigned(__ke_target<__ke_T>::__ke_word_)...}};
+}
+__attribute__((used)) auto TABLE = __ke_describe(static_cast<decltype(&KERNEL)>(nullptr));
+template <class __ke_R, class... __ke_T, std::size_t... __ke_i>
+void __ke_apply(__ke_R (*function)(__ke_T...), unsigned long long *words, std::index_sequence<__ke_i...>) {
+  function(*reinterpret_cast<__ke_T *>(words + __ke_i)...);
+}
+template <class __ke_R, class... __ke_T>
+void __ke_apply(__ke_R (*function)(__ke_T...), unsigned long long *words) {
+  __ke_apply(function, words, std::make_index_sequence<sizeof...(__ke_T)>());
+}
+extern "C" const char *CALL(unsigned long long *words) {
+  static char text[256];
+  cudaGetLastError();
+  try {
+    __ke_apply(&KERNEL, words);
+  } catch (const std::exception &error) {
+    std::snprintf(text, sizeof text, "threw %s", error.what());
+    return text;
+  }
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) return nullptr;
+  std::snprintf(text, sizeof text, "left %s: %s", cudaGetErrorName(status), cudaGetErrorString(status));
+  return text;
+}
+"""
 
 _KINDS = {
     "p": "pointer", "v": "void", "b": "bool", "i": "int", "u": "uint", "c": "int", "f": "float", "s": "struct",
-    "h": "half", "g": "bfloat16", "4": "float8_e4m3fn", "5": "float8_e5m2",
+    "h": "half", "g": "bfloat16", "4": "float8_e4m3fn", "5": "float8_e5m2", "t": "stream",
 }  # fmt: skip
 _INTEGERS = {1: "char", 2: "short", 4: "int", 8: "long long"}
 _NAMES = {
@@ -77,6 +120,7 @@ _NAMES = {
     "bfloat16": "__nv_bfloat16",
     "float8_e4m3fn": "__nv_fp8_e4m3",
     "float8_e5m2": "__nv_fp8_e5m2",
+    "stream": "cudaStream_t",
 }
 
 
@@ -125,7 +169,15 @@ def spell(parameters: list[Parameter]) -> str:
 
 def snippet(kernel: str) -> str:
     """The text to append to the source, so that the PTX contains the parameter types of that kernel."""
-    return _SNIPPET.replace("KERNEL", kernel).replace("TABLE", _TABLE).replace("MARK", f"{_MARK:#x}u")
+    text = (_TYPES + _KERNEL).replace("KERNEL", kernel)
+    return text.replace("TABLE", _TABLE).replace("MARK", f"{_MARK:#x}u")
+
+
+def host_snippet(function: str) -> str:
+    """The text to append to a source with host code, so that its library holds `CALL` and the parameter types."""
+    mark = ", ".join(f"{int.from_bytes(_HOST_MARK[at : at + 4], 'little'):#x}u" for at in range(0, 16, 4))
+    text = (_TYPES + _HOST_FUNCTION).replace("KERNEL", function)
+    return text.replace("TABLE", _TABLE).replace("MARK", mark).replace("CALL", CALL)
 
 
 def read_table(ptx: str) -> list[Parameter] | None:
@@ -138,8 +190,20 @@ def read_table(ptx: str) -> list[Parameter] | None:
     words = [int.from_bytes(content[i : i + 4], "little") for i in range(0, len(content), 4)]
     if len(words) < 2 or words[0] != _MARK or words[-1] != _MARK or len(words) % _WORDS_EACH:
         return None
+    return _parameters(words[1:-1])
+
+
+def read_library(library: bytes) -> list[Parameter]:
+    """The parameters of a library's host function. Raises ValueError for a library without `host_snippet`."""
+    start = library.index(_HOST_MARK) + len(_HOST_MARK)
+    (count,) = struct.unpack_from("<I", library, start)
+    return _parameters(list(struct.unpack_from(f"<{count}I", library, start + 4)))
+
+
+def _parameters(words: list[int]) -> list[Parameter]:
+    """The parameters by two words each: first every type, then every pointer's target."""
     half = len(words) // 2
-    return [_parameter(type_word, target) for type_word, target in zip(words[1:half], words[half:-1], strict=True)]
+    return [_parameter(type_word, target) for type_word, target in zip(words[:half], words[half:], strict=True)]
 
 
 def without_table(ptx: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds the `__global__` functions of a CUDA source by scanning its text."""
+"""Finds the functions of a CUDA source, on the device and on the host, by scanning its text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _CONDITION = re.compile(r"^[ \t]*\#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b[^\n
 _TOKEN = re.compile(r"[A-Za-z_]\w*|::|->|<<|[^\s\w]|\d[\w.]*")
 _WORD = re.compile(r"[A-Za-z_]\w*\Z")
 _NESTING = {"(": ")", "<": ">", "[": "]"}
+_NOT_OF_HOST = frozenset({"__global__", "__device__", "struct", "class", "union", "enum", "operator", "=", "template"})
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class GlobalFunction:
 
 def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
+
+
+def without_comments(source: str) -> str:
+    """The source with comments blanked; literals and line numbers stay."""
+    return _HIDDEN.sub(lambda match: _blank(match) if match[0].startswith("/") else match[0], source)
 
 
 def visible_code(source: str) -> str:
@@ -72,15 +78,32 @@ def other_language(source: str) -> str | None:
 def global_functions(source: str) -> list[GlobalFunction]:
     """Every `__global__` function at namespace scope, in order, without repetition."""
     functions: dict[str, GlobalFunction] = {}
-    for scope, declaration in _declarations(_TOKEN.findall(visible_code(source))):
-        function = _function(scope, declaration)
+    for scope, declaration, _ in _declarations(_TOKEN.findall(visible_code(source))):
+        function = _function(scope, declaration) if "__global__" in declaration else None
         if function is not None:
             functions.setdefault(function.name, function)
     return list(functions.values())
 
 
-def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Each declaration at namespace scope with `__global__`, and the namespaces around it."""
+def host_functions(source: str) -> dict[str, frozenset[str]]:
+    """Every function for the host that the source defines at namespace scope except `main`, in order.
+
+    Each has the words of its declaration.
+    """
+    functions: dict[str, frozenset[str]] = {}
+    for scope, declaration, is_definition in _declarations(_TOKEN.findall(visible_code(source))):
+        words = frozenset(declaration)
+        head = declaration[: declaration.index("(")] if "(" in words else []
+        if is_definition and head and not _NOT_OF_HOST.intersection(head) and "__device__" not in words:
+            function = _function(scope, declaration)
+            if function is not None and function.name != "main" and not function.name.isupper():
+                functions.setdefault(function.name, words)
+    return functions
+
+
+def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str], bool]]:
+    """Each declaration at namespace scope: the names of the namespaces around it, its tokens, and whether a block
+    follows."""
     scopes: list[list[str]] = []
     pending: list[str] = []
     position = 0
@@ -90,7 +113,7 @@ def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str]]]:
         if token == "{":
             namespace = _namespace(pending)
             if namespace is None:
-                yield from _if_global(scopes, pending)
+                yield [name for scope in scopes for name in scope], pending, True
                 position = _after_block(tokens, position)
             else:
                 scopes.append(namespace)
@@ -100,15 +123,10 @@ def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str]]]:
                 scopes.pop()
             pending = []
         elif token == ";":
-            yield from _if_global(scopes, pending)
+            yield [name for scope in scopes for name in scope], pending, False
             pending = []
         else:
             pending.append(token)
-
-
-def _if_global(scopes: list[list[str]], declaration: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    if "__global__" in declaration:
-        yield [name for scope in scopes for name in scope], declaration
 
 
 def _namespace(opening: list[str]) -> list[str] | None:

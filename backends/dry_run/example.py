@@ -24,7 +24,7 @@ UNKNOWN = "unknown"
 
 def may_compile(kernel: Kernel) -> bool:
     """Whether a call of the source may compile something."""
-    return any(word in kernel.source_code for word in _WORDS)
+    return kernel.host_function is None and any(word in kernel.source_code for word in _WORDS)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
         status = 0
     except (NotLean, OSError) as reason:
         used = f"{STOCK} ({reason})"
-        status, text = _run([config[tool], *arguments])
+        command = [config[tool], *arguments]
+        status, text = compile_in_steps(command, target) if tool == "nvcc" else _run(command)
     note.write_text(used, encoding="utf-8")
     if tool == "nvcc":
         Path(f"{target}{RESOURCES}").write_text(json.dumps(ptxas_report.resources(text)), encoding="utf-8")

@@ -48,6 +48,10 @@ DRY_SEED = 0
 class PythonBackend(Backend):
     """A source in Python. It is executed unchanged, once in the builder and once in the runner."""
 
+    def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
+        """The source as a module; a type whose sources are not Python makes one here."""
+        return import_source(kernel.source_code, folder)
+
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         """The object to call; raises KernelFault (COMPILE_ERROR) when the source does not define it.
 
@@ -70,7 +74,7 @@ class PythonBackend(Backend):
         facts: dict[str, Any] = {}
         deferred = None
         try:
-            module = import_source(kernel.source_code, folder)
+            module = self.imported(kernel, folder)
         except BaseException as error:
             if not (target.is_cuda and asks_for_gpu(error)):
                 raise _import_fault(error, folder, target) from error
@@ -112,7 +116,7 @@ class PythonBackend(Backend):
             with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE):
                 doing = "importing the source"
                 try:
-                    module = import_source(kernel.source_code, folder)
+                    module = self.imported(kernel, folder)
                     entry = self.entry(module, kernel)
                     world.tell(entry=entry.label)
                     doing = f"constructing {entry.label}"
@@ -136,7 +140,7 @@ class PythonBackend(Backend):
         seed."""
         extensions = _prepared(folder, target)
         try:
-            module = import_source(kernel.source_code, folder)
+            module = self.imported(kernel, folder)
         except BaseException as error:
             raise _import_fault(error, folder, target) from error
         entry = self.entry(module, kernel)
@@ -433,5 +437,5 @@ def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelF
     if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
         doing += " (a line of ``` is Markdown's: send the code between them)"
     elif isinstance(error, SyntaxError) and "__global__" in (error.text or ""):
-        doing += " (it is CUDA C++: send it with kernel_type cuda, or Python that gives it to load_inline)"
+        doing += " (it is CUDA C++: send it with kernel_type cuda; or as torch_cuda, with its #include lines)"
     return fault(error, doing, folder, target, Status.COMPILE_ERROR)

@@ -67,14 +67,15 @@ class TensorData:
 class TensorSpec:
     """One tensor. `strides` are in elements, None: C-contiguous. `data` wins over `init`.
 
-    A size may be an expression of the symbols to which cases give values, such as `"2 * N"`.
+    A size or stride may be an expression of the contract's scalars, or of the symbols to which cases give values, such
+    as `"2 * N"`.
     """
 
     shape: Sequence[int | str] = ()
     dtype: str = "float32"
     init: TensorInit | None = None
     data: TensorData | None = None
-    strides: Sequence[int] | None = None
+    strides: Sequence[int | str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""
@@ -100,7 +101,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """One argument. `type` is tensor, int, float, str or bool; `role` input, output or inout."""
+    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""Makes an IO contract from live arguments (torch tensors, numpy arrays, scalars) without importing torch or numpy."""
+"""Makes an IO contract from live arguments (tensors, numpy arrays, scalars, None) without importing torch or numpy."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def contract_from(
     also has those of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends
     all values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
 
-    Raises TypeError for an argument that is no tensor, array or scalar, and ValueError for an unknown name or position.
-    ValueError also for more than 16 MiB of inline data, and for an argument that no contract can describe: an unknown
-    dtype; a sparse or overlapping tensor, or one without values; a scalar that is not finite or exceeds 64 bits.
+    Raises TypeError for an argument that is no tensor, array, scalar or None, and ValueError for an unknown name or
+    position. ValueError also for more than 16 MiB of inline data, and for an argument that no contract can describe:
+    an unknown dtype; a sparse or overlapping tensor, or one without values; a scalar that is not finite or exceeds 64
+    bits.
     """
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
     roles = {**_positions(outputs, named, "output"), **_positions(inouts, named, "inout")}
@@ -99,11 +100,13 @@ def _scalar(name: str, value: Any, is_meta: bool) -> ArgSpec:
         raise ValueError(f"argument {name!r} is {value}; a contract has finite numbers. A tensor may hold it")
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise ValueError(f"argument {name!r} is {value}, which does not fit 64 bits")
+    if value is None:
+        return ArgSpec(name, "none", is_meta=is_meta)
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return ArgSpec(name, kind.__name__, value, is_meta=is_meta)
     raise TypeError(
-        f"argument {name!r} is a {type(value).__name__}; a contract has tensors, ints, floats, strings and bools."
+        f"argument {name!r} is a {type(value).__name__}; a contract has tensors, ints, floats, strings, bools and None."
         " For anything else give the kernel a get_inputs() instead"
     )
 

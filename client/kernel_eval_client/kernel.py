@@ -32,7 +32,7 @@ Source = str | Path
 _FILE_NAME = re.compile(r"[^\n(){}=;]+\.(?:py|cu|cuh|cpp|cc)")
 METADATA = frozenset(
     {
-        *("function_name", "class_name", "method_name", "entry_point", "kernel_name"),
+        *("function_name", "class_name", "method_name", "entry_point", "kernel_name", "functions"),
         *("compiler_options", "compile_options", "name_expressions", "backend"),
         *("jitify", "include_dirs", "libraries", "extra_ldflags", "extra_cuda_cflags"),
     }
@@ -76,7 +76,7 @@ def torch(source: Source, io: IOContract | None = None, **metadata: Any) -> Kern
 
 
 def torch_cuda(source: Source, io: IOContract | None = None, **metadata: Any) -> Kernel:
-    """PyTorch with inline CUDA."""
+    """PyTorch with inline CUDA, or a C++ file over torch::Tensor, of which `functions` names those to bind."""
     return _kernel(source, KernelType.TORCH_CUDA, io, metadata)
 
 
@@ -86,7 +86,10 @@ def triton(source: Source, io: IOContract | None = None, **metadata: Any) -> Ker
 
 
 def cuda(source: Source, io: IOContract, **metadata: Any) -> Kernel:
-    """CUDA C++: a `__global__` function. Metadata: `kernel_name`, `compiler_options`, `name_expressions`."""
+    """CUDA C++: a `__global__` function (`kernel_name`), or the host function `entry_point` that launches kernels.
+
+    Further metadata: `compiler_options`, `name_expressions`.
+    """
     return _kernel(source, KernelType.CUDA, io, metadata)
 
 
@@ -104,3 +107,13 @@ def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, meta
         raise TypeError(f"{name} is no metadata of a kernel: {meant} Kernel(…, metadata=…) takes any")
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
     return Kernel(text, kernel_type, io, metadata or None)
+
+
+def entry_key(kernel_type: KernelType, source: str, entry: str) -> str:
+    """The key of `metadata` that names what to call."""
+    if kernel_type is KernelType.CUDA:
+        is_kernel = re.search(rf"__global__[^;{{}}]*\b{re.escape(entry.partition('<')[0])}\s*[(<]", source)
+        is_function = re.search(rf"\b{re.escape(entry)}\s*\(", source)
+        return "entry_point" if is_function and not is_kernel else "kernel_name"
+    keys = {KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
+    return keys.get(kernel_type, "function_name")

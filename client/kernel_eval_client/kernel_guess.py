@@ -25,6 +25,7 @@ _PYTHON = re.compile(
     re.MULTILINE,
 )
 _CUDA = re.compile(r"\b__global__\b|^[ \t]*#[ \t]*include\b", re.MULTILINE)
+_OF_TORCH = re.compile(r"\btorch::|\bat::Tensor\b|PYBIND11_MODULE|TORCH_LIBRARY")
 _EXTENSIONS = ("load_inline", "cpp_extension", "RawKernel", "RawModule")
 
 
@@ -33,10 +34,8 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
 
     It never guesses `multi_kernel`: a function over Triton kernels is `triton`.
     """
-    if file_name.endswith(CUDA_FILES):
-        return KernelType.CUDA
-    if _CUDA.search(source) and not _PYTHON.search(source):
-        return KernelType.CUDA
+    if file_name.endswith(CUDA_FILES) or _is_cpp(source):
+        return KernelType.TORCH_CUDA if _OF_TORCH.search(source) else KernelType.CUDA
     if any(word in source for word in _EXTENSIONS):
         return KernelType.TORCH_CUDA
     return KernelType.TRITON if uses_triton(source) else KernelType.TORCH
@@ -50,9 +49,14 @@ def uses_triton(source: str) -> bool:
 def other_type(source: str, kernel_type: KernelType) -> str | None:
     """Says which type the source has where it cannot have this one, such as Python sent as `cuda`; else None."""
     guess = guess_type(source)
-    wrong_language = (guess is KernelType.CUDA) != (kernel_type is KernelType.CUDA)
-    readable = guess is KernelType.CUDA or _PYTHON.search(source) is not None
-    return looks_like(guess) if wrong_language and readable else None
+    if _is_cpp(source):
+        return looks_like(guess) if guess is not kernel_type else None
+    is_python = _PYTHON.search(source) is not None
+    return looks_like(guess) if is_python and kernel_type is KernelType.CUDA else None
+
+
+def _is_cpp(source: str) -> bool:
+    return _CUDA.search(source) is not None and _PYTHON.search(source) is None
 
 
 def looks_like(guess: KernelType) -> str:

@@ -113,7 +113,7 @@ class JobBuilder:
                 self._shared.share(key, self._cache.archive(key))
                 return
             # A source may fail here only because there is no driver; what NVRTC rejects, it rejects everywhere.
-            is_certain = not session.target.is_cuda or kernel.kernel_type is KernelType.CUDA
+            is_certain = not session.target.is_cuda or not kernel.has_host_code
             try:
                 building.build_and_store(kernel_run, self._cache, key, faults=is_certain)
             except KernelFault as fault:

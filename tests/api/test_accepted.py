@@ -323,6 +323,7 @@ def test_kernels(client: FlaskClient, kernel_code: Json) -> None:
             "data_b64": "AAAA\n AAA=\n", "shape": [5], "dtype": "uint8"}}},
         scalar("s", 2, "float"), scalar("s", 2.0, "int"), scalar("s", True, "bool"), scalar("s", -(2**63)),
         {"name": "s", "type": "str", "value": "mode", "is_meta": True},
+        {"name": "bias", "type": "none"}, {"name": "bias", "type": "none", "value": None, "is_meta": True},
     ],
 )  # fmt: skip
 def test_arguments(client: FlaskClient, argument: Json) -> None:

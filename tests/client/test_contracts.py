@@ -151,7 +151,15 @@ def test_live_tensors_arrive_with_their_values(value: Any) -> None:
 
 
 def test_scalars_roles_and_names_of_live_arguments() -> None:
-    live = {"x": torch.ones(4), "out": torch.empty(4), "n": 4, "a": np.float32(2.5), "flag": True, "BLOCK": 128}
+    live = {
+        "x": torch.ones(4),
+        "out": torch.empty(4),
+        "n": 4,
+        "a": np.float32(2.5),
+        "flag": True,
+        "bias": None,
+        "BLOCK": 128,
+    }
     io = contract_from(live, outputs=["out"], meta=["BLOCK"], launch=LaunchConfig(LaunchDim(1)))
     found = [(arg.name, arg.type, arg.role, arg.value, arg.is_meta) for arg in io.args]
     assert found == [
@@ -160,6 +168,7 @@ def test_scalars_roles_and_names_of_live_arguments() -> None:
         ("n", "int", "input", 4, False),
         ("a", "float", "input", 2.5, False),
         ("flag", "bool", "input", True, False),
+        ("bias", "none", "input", None, False),
         ("BLOCK", "int", "input", 128, True),
     ]
     assert io.args[1].tensor_spec is not None and io.args[1].tensor_spec.data is None, "an output's values stay here"

@@ -61,7 +61,11 @@ ARGUMENTS = st.one_of(
     ),
     st.builds(
         lambda name, kind, value, meta: {"name": name, "type": kind, "value": value, "is_meta": meta},
-        *(NAMES, st.sampled_from(["int", "float", "bool", "str"]), NUMBERS | st.booleans() | st.text(max_size=5)),
+        *(
+            NAMES,
+            st.sampled_from(["int", "float", "bool", "str", "none"]),
+            NUMBERS | st.booleans() | st.text(max_size=5),
+        ),
         st.booleans(),
     ),
 )

@@ -15,7 +15,7 @@ from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError, KernelEvalError
 from kernel_eval_client.flow import Retry, verdict
 from kernel_eval_client.job import Job
-from kernel_eval_client.kernel import Kernel, KernelType, guess_type
+from kernel_eval_client.kernel import Kernel, KernelType, entry_key, guess_type
 from kernel_eval_client.submission import Submission
 from kernel_eval_client.untrusted_text import plain
 
@@ -241,9 +241,8 @@ def _progress_reporter(context: Context[Any, Any]) -> waiting.ProgressReporter:
 
 def _kernel(source: str, kernel_type: str | None, io: dict[str, Any] | None, entry: str | None) -> Kernel:
     kind = KernelType(kernel_type) if kernel_type else guess_type(source)
-    names = {KernelType.CUDA: "kernel_name", KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
     try:
         contract = None if io is None else IOContract.from_dict(io)
     except (TypeError, ValueError, AttributeError) as error:
         raise CallerError(f"io is no contract: {error}; list_examples has some that fit") from error
-    return Kernel(source, kind, contract, {names.get(kind, "function_name"): entry} if entry else None)
+    return Kernel(source, kind, contract, {entry_key(kind, source, entry): entry} if entry else None)

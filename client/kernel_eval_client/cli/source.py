@@ -10,16 +10,11 @@ from typing import Any
 from kernel_eval_client.cli.no_submission import not_a_submission
 from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.kernel import Kernel, KernelType, guess_type
+from kernel_eval_client.kernel import Kernel, KernelType, entry_key, guess_type
 from kernel_eval_client.submission import Submission
 from kernel_eval_client.text_file import read_text
 
 SOURCES = frozenset({".py", ".cu"})
-_ENTRY_KEYS = {
-    KernelType.CUDA: "kernel_name",
-    KernelType.TRITON: "kernel_name",
-    KernelType.MULTI_KERNEL: "entry_point",
-}
 _KERNELS = ("kernel", "ref_kernel", "custom_kernel")
 
 
@@ -46,7 +41,7 @@ def read_kernel(path: Path, choices: Choices) -> Kernel:
     request = {} if contract is not None else _kernel_of_a_request(path)
     metadata: dict[str, Any] = dict(request.get("metadata") or {})
     if choices.entry:
-        metadata[_ENTRY_KEYS.get(kernel_type, "function_name")] = choices.entry
+        metadata[entry_key(kernel_type, source, choices.entry)] = choices.entry
     if choices.compiler_options:
         metadata["compiler_options"] = list(choices.compiler_options)
     wire = _object(contract) if contract is not None else request.get("io")

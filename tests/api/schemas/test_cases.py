@@ -56,6 +56,28 @@ def test_a_source_takes_any_arguments_beside_the_symbols() -> None:
     assert read_compare(body).cases[0].arguments == {"N": 1, "K": 2, "seed": 5, "mode": "a"}
 
 
+def test_without_cases_the_contracts_own_scalars_give_sizes() -> None:
+    io = contract()
+    io["args"] += [{"name": name, "type": "int", "value": value} for name, value in (("N", 6), ("K", 4))]
+    io["args"][2]["value"] = 24
+    request = read_evaluate({"kernel": cuda(io)})
+    assert request.kernel.io is not None
+    x, out, *_ = request.kernel.io.args
+    assert x.tensor_spec is not None and out.tensor_spec is not None
+    assert (x.tensor_spec.shape, x.tensor_spec.strides, out.tensor_spec.shape) == ((6, 4), (4, 1), (12, 4))
+    assert request.kernel.io.launch.grid == ("cdiv(n, 256)", "N", 1)
+
+
+@pytest.mark.parametrize(
+    ("stride", "told"), [("M", "must be a whole number, not 'M'"), ("K // 0", "by zero"), ("K / 2", "must")]
+)
+def test_without_cases_another_name_is_refused(stride: str, told: str) -> None:
+    x = {"name": "x", "type": "tensor", "tensor_spec": {"shape": ["K", 2], "strides": [stride, 1]}}
+    with pytest.raises(ValidationError) as caught:
+        read_evaluate({"kernel": cuda({"args": [x, {"name": "K", "type": "int", "value": 5}]})})
+    assert told in str(caught.value.messages) and "'strides': {0: [" in str(caught.value.messages)
+
+
 def test_the_work_of_a_request_without_cases_is_what_it_was() -> None:
     request = read_evaluate({"kernel": PYTHON})
     assert "cases" not in request.to_wire() and "case" not in request.kernels[CANDIDATE].to_wire()

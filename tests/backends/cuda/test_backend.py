@@ -127,8 +127,12 @@ def test_chooses_the_kernel(tmp_path: Path, source: str, metadata: dict[str, Any
         (SCALE, {"compiler_options": ["-I/etc"]}, "-I/etc"),
         ("template <int N, class T> __global__ void t(T* x) {}", {}, "t<128, float>"),
         (f"#include <nowhere.h>\n{SCALE}", {}, "no header <nowhere.h> for device code here. Remove its #include"),
-        (f"#include <torch/extension.h>\n{SCALE}", {}, "<torch/extension.h> is for host code"),
-        (f"{SCALE} int main() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", {}, "host code"),
+        (
+            f"#include <torch/extension.h>\n{SCALE}",
+            {},
+            "<torch/extension.h> is a header of torch: send the file with kernel_type torch_cuda",
+        ),
+        (f"{SCALE} int main() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", {}, 'declare one extern "C"'),
     ],
 )
 def test_compile_errors_say_what_to_do(tmp_path: Path, source: str, metadata: dict[str, Any], says: str) -> None:
@@ -194,6 +198,9 @@ def test_the_contract_is_held_against_the_parameters(tmp_path: Path) -> None:
     for count in (3, 4):
         fault = fault_of(pair, tmp_path, contract(*args[:count]))
         assert fault.status is Status.CONTRACT_MISMATCH and "A contract cannot give a struct" in fault.message
+    fault = fault_of(SCALE, tmp_path, contract(*args[:3], {"name": "n", "type": "none"}))
+    assert fault.status is Status.CONTRACT_MISMATCH and "argument 3 'n' is a none where" in fault.message
+    built_cuda(SCALE, tmp_path, contract({"name": "x", "type": "none"}, *args[1:]))
     fault = fault_of(SCALE, tmp_path, None)
     assert fault.status is Status.CONTRACT_MISMATCH and "IO contract" in fault.message
     fault = fault_of(SCALE, tmp_path, contract(*args[:3], scalar("n", 2**31)))
@@ -275,7 +282,11 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
             SCALE + "\nvoid launch(float* x) { }\nvoid go() { launch(0); scale<<<1, 1>>>(0, 0, 0, 0); }",
             "host code (line 2: `void launch(float* x) { }`)",
         ),
-        (f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}", "it holds host code, and"),
+        (
+            f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}",
+            "it holds host code. Name the host function that launches the kernels in metadata.entry_point (the source "
+            "has launch)",
+        ),
         (f"```cuda\n{SCALE}\n```", "send the code between them"),
         (f"import torch\nsource = '''{SCALE}'''", "send it with kernel_type torch_cuda"),
         (SCALE.replace("{ int", '{ asm("nonsense;"); int'), "Not a name of any known instruction"),

@@ -200,3 +200,9 @@ __global__ void noise(float* y, unsigned long long seed, int n) {
 }"""
     y, *_ = run(source, tmp_path, contract(OUT, scalar("seed", 7), scalar("n", 1000), grid="cdiv(n, 256)"))
     assert abs(y.mean().item()) < 0.2 and 0.8 < y.std().item() < 1.2
+
+
+def test_a_pointer_may_be_null(tmp_path: Path) -> None:
+    source = SCALE.replace("y[i] = x[i] * s", "y[i] = x ? x[i] * s : -s")
+    _, y, *_ = run(source, tmp_path, contract({"name": "x", "type": "none"}, *IO["args"][1:], grid="cdiv(n, 256)"))
+    assert y.tolist() == [-2.5] * 1000

@@ -227,3 +227,35 @@ def test_what_cannot_be_compiled_ahead_is_left_to_the_first_call(tmp_path: Path)
     )
     facts = ahead(asks, contract(*TENSORS, N, grid=4), tmp_path).facts
     assert facts["compiled_ahead"] is False and "ZeroDivisionError" in facts["notes"][0]
+
+
+OPTIONAL = """
+@triton.jit
+def add(x_ptr, BLOCK: tl.constexpr, bias_ptr, output_ptr, n_elements):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    if bias_ptr is not None:
+        x += tl.load(bias_ptr + offsets, mask=mask)
+    tl.store(output_ptr + offsets, x, mask=mask)
+"""
+NO_BIAS = {"name": "bias", "type": "none"}
+"""A pointer that the kernel may do without."""
+
+
+@pytest.mark.parametrize("bias", [NO_BIAS, tensor("bias", 1000)])
+def test_a_pointer_may_be_none_and_a_constexpr_anywhere(
+    tmp_path: Path, interpreter: None, bias: dict[str, Any]
+) -> None:
+    x, _, output = TENSORS
+    given = of(OPTIONAL, contract(x, scalar("BLOCK", 256, meta=True), bias, output, N, grid="cdiv(n_elements, BLOCK)"))
+    args = values(given.io)
+    loaded(given, tmp_path).call(args)
+    torch.testing.assert_close(args[3], args[0] if bias is NO_BIAS else args[0] + args[2])
+
+
+def test_a_kernel_without_a_pointer_is_compiled_ahead(tmp_path: Path, own_cache: Path) -> None:
+    x, _, output = TENSORS
+    args = contract(x, scalar("BLOCK", 256, meta=True), NO_BIAS, output, N, grid="cdiv(n_elements, BLOCK)")
+    facts = built(of(OPTIONAL, args), tmp_path, H200).facts
+    assert facts["variants"], facts

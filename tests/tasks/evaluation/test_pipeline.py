@@ -391,6 +391,27 @@ def test_cuda_is_compiled_but_not_run_where_there_is_no_device(worker: WorkerCon
     assert 'identifier "n" is undefined' in broken.log
 
 
+def test_a_whole_cuda_file_is_compiled_but_not_run_where_there_is_no_device(worker: WorkerContext) -> None:
+    source = "__global__ void two(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2.f; }\n" + (
+        'extern "C" void solve(float* x, int n) { two<<<1, 256>>>(x, n); }'
+    )
+    io = {"args": [tensor("x", [256], "inout"), {"name": "n", "type": "int", "value": 256}]}
+    outcome = judged(worker, kernel(source, "cuda", io=io, metadata={"entry_point": "solve"})).outcome
+    assert (outcome.status, outcome.compiled) == (Status.UNSUPPORTED, True), outcome
+    assert "compiled but not run" in (outcome.message or "")
+    mismatched = judged(worker, kernel(source, "cuda", io={"args": io["args"][:1]}, metadata={"entry_point": "solve"}))
+    assert mismatched.outcome.status is Status.CONTRACT_MISMATCH
+    assert "solve(float*, int) takes 2 arguments" in (mismatched.outcome.message or "")
+
+
+def test_an_argument_may_be_none(worker: WorkerContext) -> None:
+    io = {"args": [tensor("x", [16], kind="randn"), {"name": "bias", "type": "none"}]}
+    source = "def kernel_fn(x, bias):\n    return x * 2 if bias is None else x + bias"
+    right = kernel("def kernel_fn(x, bias=None):\n    return x + x", io=io)
+    assert judged(worker, kernel(source, io=io), right).outcome.status is Status.PASSED
+    assert judged(worker, kernel(source.replace("is None", "is 0"), io=io)).outcome.status is Status.RUNTIME_ERROR
+
+
 def test_a_multi_kernel_script(worker: WorkerContext) -> None:
     source = TRITON_ADD.format(bug="") + (
         "\ndef main(x, y):\n    out = torch.empty_like(x)\n"

@@ -218,12 +218,38 @@ def main(x, y):
     return out + 0
 """
 )
+HOST = """
+extern "C" void solve(const float* x, const float* y, float* out, int n, float a) {
+    axpy<<<(n + 255) / 256, 256 STREAM>>>(x, y, out, n, a);
+}
+"""
+FILE = (
+    "#include <torch/extension.h>"
+    + CUDA
+    + """
+torch::Tensor run(torch::Tensor x, torch::Tensor y) {
+    auto out = torch::empty_like(x);
+    int n = x.numel();
+    axpy<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n, 2.5f);
+    return out;
+}
+"""
+)
+
+
+def solve(host: str) -> dict[str, Any]:
+    """A whole file whose host function launches."""
+    return kernel(CUDA + host, "cuda", io={"args": IO["args"]}, metadata={"entry_point": "solve"})
+
+
 TYPES = {
     "torch": kernel(
         "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return torch.add(x, y, alpha=2.5 BUG)"
     ),
     "triton": kernel(TRITON, "triton", io=TRITON_IO),
     "cuda": kernel(CUDA, "cuda", io=IO),
+    "cuda, a whole file": solve(HOST.replace(" STREAM", "")),
+    "torch_cuda, a whole file": kernel(FILE, "torch_cuda"),
     "torch_cuda": kernel(EXTENSION, "torch_cuda"),
     "multi_kernel": kernel(MULTI, "multi_kernel", io={"args": IO["args"][:2]}, metadata={"entry_point": "main"}),
 }
@@ -243,8 +269,8 @@ def test_every_type_right_is_timed_in_gated_windows(worker: Any, name: str) -> N
     assert 0.001 < timing.latency_ms < 1.0
     assert report.speedup is not None
     headers = report.outcome.build.get("headers") or []
-    assert bool(headers) is (name == "torch_cuda")
-    assert all(": lean" in told for told in headers), headers
+    assert bool(headers) is (name.startswith("torch_cuda") or name == "cuda, a whole file")
+    assert all(": lean" in told for told in headers) or name.startswith("cuda"), headers
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -270,6 +296,22 @@ def test_a_side_stream_left_running_gains_nothing(worker: Any) -> None:
     )
     assert honest.outcome.status is Status.PASSED, honest.outcome
     assert honest.outcome.timing is not None and honest.outcome.timing.latency_ms > 0.4  # 10^6 cycles at 2 GHz
+
+
+@pytest.mark.parametrize("wait", ["", "cudaStreamSynchronize(side);"])
+def test_a_host_function_gains_nothing_by_a_stream_of_its_own(worker: Any, wait: str) -> None:
+    side = "static cudaStream_t side = nullptr;\n    if (!side) cudaStreamCreateWithFlags(&side, FLAG);\n    axpy"
+    host = HOST.replace("axpy", side, 1).replace(" STREAM", ", 0, side").replace(");\n}", f");\n    {wait}\n}}")
+    flag = "cudaStreamDefault" if wait else "cudaStreamNonBlocking"
+    given = solve(host.replace("FLAG", flag))
+    given["source_code"] = given["source_code"].replace(" BUG", "")
+    outcome = judged(worker, given, REFERENCE).outcome
+    if wait:
+        assert outcome.status is Status.PASSED, outcome
+    if outcome.status is Status.PASSED:
+        assert outcome.timing is not None and outcome.timing.latency_ms > 0.001  # As above, for 12 MB.
+    else:
+        assert outcome.status is Status.WRONG_RESULT, outcome
 
 
 def test_a_kernel_that_waits_for_the_device_is_streamed_and_it_is_said(worker: Any) -> None:

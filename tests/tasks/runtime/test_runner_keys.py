@@ -25,13 +25,15 @@ def reuses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def request(kernel_type: str = "cuda", source: str = "one", **more: object) -> Request:
     kernel = {"source_code": source, "kernel_type": kernel_type}
-    return Request.from_wire({"kernel": kernel, "num_trials": 4, "timeout": 30, "budget": "quick", **more})
+    return Request.from_wire({"kernel": kernel, "num_trials": 4, "timeout": 30, "budget": "quick"} | more)
 
 
 def test_candidates_without_host_code_share_a_process() -> None:
     assert candidate_key(request(), Queues()) == candidate_key(request(source="two"), Queues()) is not None
     with_host_code = [each for each in KernelType if each is not KernelType.CUDA]
     assert [candidate_key(request(each), Queues()) for each in with_host_code] == [None] * 4
+    launches_itself = {"source_code": "one", "kernel_type": "cuda", "metadata": {"entry_point": "solve"}}
+    assert candidate_key(request(kernel=launches_itself), Queues()) is None
 
 
 def test_another_key_and_unusual_jobs_share_none() -> None:
@@ -45,6 +47,8 @@ def test_another_key_and_unusual_jobs_share_none() -> None:
 
 def test_a_job_that_may_be_judged_again_has_time_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (allowance(request()), allowance(request("triton"))) == (120, 90)
+    launches_itself = {"source_code": "one", "kernel_type": "cuda", "metadata": {"entry_point": "solve"}}
+    assert allowance(request(kernel=launches_itself)) == 90
     monkeypatch.setenv("CONTEXT_REUSES", "0")
     settings.cache_clear()
     assert allowance(request()) == 90

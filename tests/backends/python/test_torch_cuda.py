@@ -1,0 +1,78 @@
+"""Kernel type `torch_cuda` as a C++ file: its functions are found or named, and called like a module's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from domain.result import Status
+from tests.backends.extensions.test_jit_build import in_builder, in_runner
+from tests.backends.loading import kernel, refusal, tensor
+
+OWN_MODULE = """
+#include <torch/csrc/utils/pybind.h>
+// m.def("commented_out", &times);
+at::Tensor times(at::Tensor x, double s) { return x; }
+PYBIND11_MODULE(its_own_name, m) { m.def("scaled", [](double x, double s) { return x * s; }, "Scales",
+                                         pybind11::arg("x"), pybind11::arg("s") = 3.0); }
+"""
+LIBRARY = """
+#include <ATen/ATen.h>
+#include <torch/library.h>
+static at::Tensor helper(const at::Tensor& x) { return x * 2; }
+at::Tensor plus(const at::Tensor& x, double s) { return helper(x) + s; }
+TORCH_LIBRARY(of_a_test, m) { m.def("plus(Tensor x, float s=1.0) -> Tensor"); }
+TORCH_LIBRARY_IMPL(of_a_test, CPU, m) { m.impl("plus", &plus); }
+"""
+TENSORS = """
+#include <torch/extension.h>
+int blocks(int n) { return n / 2; }
+void doubled(torch::Tensor x, torch::Tensor out) { at::mul_out(out, x, 2); }
+"""
+
+
+def test_an_operator_of_its_own_library_is_called(tmp_path: Path) -> None:
+    given = kernel(LIBRARY, "torch_cuda")
+    artifact = in_builder(given, tmp_path)
+    assert artifact.facts["entry"] == "function plus"
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2), 5.0]).tolist() == [7.0, 7.0]
+    assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0] and not executable.compiled
+
+
+def test_its_own_python_module_keeps_its_name(tmp_path: Path) -> None:
+    given = kernel(OWN_MODULE, "torch_cuda")
+    artifact = in_builder(given, tmp_path)
+    assert artifact.facts["entry"] == "function scaled"
+    assert in_runner(given, tmp_path, artifact).call([4.0]) == 12.0
+
+
+@pytest.mark.slow  # Torch's whole header takes most of a minute.
+def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
+    io: dict[str, Any] = {"args": [tensor("x", 2), tensor("out", 2, role="output")]}
+    given = kernel(TENSORS, "torch_cuda", io)
+    x, out = torch.ones(2), torch.zeros(2)
+    assert in_runner(given, tmp_path, in_builder(given, tmp_path)).call([x, out]) is None
+    assert out.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "says"),
+    [
+        ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function to call"),
+        (f"{TENSORS} torch::Tensor more(torch::Tensor x) {{ return x; }}", {}, "several functions (doubled, more)"),
+        (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
+        ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
+    ],
+)
+def test_what_to_call_has_to_be_known(tmp_path: Path, source: str, metadata: dict[str, Any], says: str) -> None:
+    fault = refusal(kernel(source, "torch_cuda", **metadata), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR and says in fault.message
+
+
+def test_a_comment_that_begins_like_an_include_is_still_python(tmp_path: Path) -> None:
+    artifact = in_builder(kernel("#include <a.h>\ndef kernel_fn(x):\n    return x", "torch_cuda"), tmp_path)
+    assert artifact.facts["entry"] == "function kernel_fn"
