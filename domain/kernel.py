@@ -19,6 +19,11 @@ class KernelType(StrEnum):
     TRITON = "triton"
     CUDA = "cuda"
     MULTI_KERNEL = "multi_kernel"
+    GLUON = "gluon"
+    HELION = "helion"
+    TILELANG = "tilelang"
+    CUTE_DSL = "cute_dsl"
+    CUDA_TILE = "cuda_tile"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from backends.base import ALONE, Artifact, Backend, ContractLaunch, Executable, Target, Task
-from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
+from backends.dry_run.child import DryRun, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
+from backends.languages import registry
+from backends.languages.language import Unfollowed
 from backends.python.compiled_call import compiled, compiler_fault, graph_breaks
 from backends.python.float64_mode import Float64Mode
 from backends.python.gradients import call_with_gradients, find_gradients
@@ -96,6 +98,8 @@ class PythonBackend(Backend):
                 facts["entry"], deferred = run.entry, None
             example = run.example
         facts |= {"extensions": built, "headers": extensions.headers}
+        if languages := registry.versions(kernel.source_code):
+            facts["languages"] = languages
         if extensions.kernels:
             facts["kernels"] = extensions.kernels
         return Artifact(facts, deferred, extensions.log, example)
@@ -109,7 +113,7 @@ class PythonBackend(Backend):
             given = Example.from_wire(task.example)
             if given.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE):
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
                 try:
                     module = import_source(kernel.source_code, folder)

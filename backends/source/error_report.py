@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
+from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
@@ -43,6 +44,7 @@ _NO_GPU = (
     "active drivers ([])",
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
+    *registry.no_device_signs(),
 )
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
@@ -80,6 +82,9 @@ def fault(
     headline = _headline(error, log).replace(f"{folder}/", "")
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
+    if (language := registry.lacking(error)) is not None:
+        message = f"{message}: {registry.how_to_add(language)}"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
@@ -87,6 +92,8 @@ def fault(
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if registry.refused(error):
+        return KernelFault(Status.COMPILE_ERROR, message, log)
     if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
@@ -130,7 +137,9 @@ def asks_for_gpu(error: BaseException) -> bool:
     for link in _chain(error):
         if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
             return True
-        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", _raising_line(link))):
+        line = _raising_line(link)
+        text = line.line or "" if line is not None else ""
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", text)):
             return True
     return False
 
@@ -190,7 +199,8 @@ def _headline(error: BaseException, log: str) -> str:
             f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
         )
     if BUILD_FAILED not in text:
-        return summary(error)
+        line = _raising_line(error) if registry.refused(error) and FILE_NAME not in text else None
+        return f"{summary(error)} (line {line.lineno} of the source: `{line.line}`)" if line else summary(error)
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
@@ -224,12 +234,10 @@ def _from_source(trace: TracebackType | None) -> TracebackType | None:
     return next(first_of_source, None) or next(first_foreign, None)
 
 
-def _raising_line(error: BaseException) -> str:
+def _raising_line(error: BaseException) -> traceback.FrameSummary | None:
     """The innermost line of the source that the exception passed through."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if Path(frame.filename).name == FILE_NAME:
-            return frame.line or ""
-    return ""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next((frame for frame in frames if Path(frame.filename).name == FILE_NAME), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -36,6 +36,11 @@ class KernelType(str, Enum):
     TRITON = "triton"
     CUDA = "cuda"
     MULTI_KERNEL = "multi_kernel"
+    GLUON = "gluon"
+    HELION = "helion"
+    TILELANG = "tilelang"
+    CUTE_DSL = "cute_dsl"
+    CUDA_TILE = "cuda_tile"
 
     def __str__(self) -> str:
         return self.value

@@ -1,0 +1,15 @@
+"""cuTile: kernels over tiles, which the toolkit's tileiras compiles."""
+
+from __future__ import annotations
+
+from backends.languages.language import Language
+from domain.kernel import KernelType
+
+LANGUAGE = Language(
+    kernel_type=KernelType.CUDA_TILE,
+    title="cuTile",
+    module="cuda.tile",
+    package="cuda-tile",
+    caches={"CUDA_TILE_CACHE_DIR": "cuda_tile"},
+    refusals=("cuda.tile._exception.",),
+)

@@ -1,0 +1,15 @@
+"""Gluon: the lower level of Triton, whose launches and cache are Triton's."""
+
+from __future__ import annotations
+
+from backends.languages.language import Language
+from domain.kernel import KernelType
+
+LANGUAGE = Language(
+    kernel_type=KernelType.GLUON,
+    title="Gluon",
+    module="triton.experimental.gluon",
+    package="triton",
+    inside_triton=True,
+    preloaded=True,
+)
