@@ -1,4 +1,4 @@
-"""Lets fake tensors of the pretended GPU be handed to other libraries by DLPack: with a shape, and an address that nothing reads."""
+"""Hands fake tensors to other libraries by DLPack: with a shape, and an address that nothing reads."""
 
 from __future__ import annotations
 

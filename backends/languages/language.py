@@ -44,7 +44,7 @@ def cubins(paths: Iterable[Path]) -> Iterator[CodeFiles]:
 
 @dataclass(frozen=True)
 class Language:
-    """One language. Its kernel type runs a source as `torch` (Gluon: as `triton`) does, which takes such a source too."""
+    """One language. Its kernel type runs a source as `torch` does (Gluon: as `triton`); both take such a source too."""
 
     kernel_type: KernelType
     """Also the name of its dependency group in pyproject.toml, and of the build argument LANGUAGES."""
@@ -56,11 +56,13 @@ class Language:
     inside_triton: bool = False
     """It comes with Triton: there is no dependency group."""
     caches: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of its caches, each with a folder below the job's, which the runner gets from the builder."""
+    """Environment variables of its caches, each with a folder below the job's. The runner gets it from the builder."""
     refusals: tuple[str, ...] = ()
     """What the full names of the exceptions begin with by which it refuses a source."""
     compilers: tuple[str, ...] = ()
     """Functions of its compiler, as "end of the file's path:name": any exception that leaves one is a refusal."""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """Parts of the messages that it has where a compiler of its own is missing, each with what the operator does."""
     no_device: tuple[str, ...] = ()
     """Parts of the messages that it has for a machine without a GPU."""
     preloaded: bool = False
@@ -75,9 +77,12 @@ class Language:
         """Whether a line of the source imports it."""
         return self._import.search(source) is not None
 
-    def lacks(self, module: str) -> bool:
-        """Whether a missing module of that name means that the language is not installed."""
-        return self.module == module or self.module.startswith(f"{module}.")
+    def is_missing(self, error: ImportError) -> bool:
+        """Whether the exception means that the language is not installed."""
+        parent, _, last = self.module.rpartition(".")
+        if isinstance(error, ModuleNotFoundError):
+            return f"{self.module}.".startswith(f"{error.name}.")
+        return bool(parent) and f"cannot import name '{last}' from '{parent}'" in str(error)
 
     @cached_property
     def _import(self) -> re.Pattern[str]:

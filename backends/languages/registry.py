@@ -37,15 +37,15 @@ def cache_variables(folder: Path) -> dict[str, str]:
     return {name: str(folder / place) for language in LANGUAGES for name, place in language.caches.items()}
 
 
-def lacking(error: BaseException) -> Language | None:
-    """The language that is not installed, where the exception means that."""
-    if not isinstance(error, ModuleNotFoundError) or error.name is None:
-        return None
-    return next((language for language in LANGUAGES if language.lacks(error.name)), None)
+def operators_part(error: BaseException) -> str | None:
+    """What the worker lacks and its operator adds, where the exception means that a language is not installed."""
+    if isinstance(error, ImportError):
+        return next((_how_to_add(language) for language in LANGUAGES if language.is_missing(error)), None)
+    parts = ((sign, part) for language in LANGUAGES for sign, part in language.tools.items())
+    return next((part for sign, part in parts if any(sign in str(argument) for argument in error.args)), None)
 
 
-def how_to_add(language: Language) -> str:
-    """What the operator of a worker without the language does."""
+def _how_to_add(language: Language) -> str:
     if language.inside_triton:
         return f"this worker's Triton has no {language.title}: the operator installs a newer {language.package}"
     group = language.kernel_type.value

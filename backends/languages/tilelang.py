@@ -1,4 +1,4 @@
-"""TileLang: it writes CUDA C++, which nvcc compiles; its cache holds the library and the machine code of each kernel."""
+"""TileLang: it writes CUDA C++ for nvcc; its cache holds the library and the machine code of each kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ FOLDER = "tilelang"
 
 def pretend(arch: str, around: Around) -> None:
     """Compiles into the cache; a launch makes its outputs and computes nothing."""
-    importlib.import_module("tilelang.utils.device").IS_CUDA = True
+    devices: Any = importlib.import_module("tilelang.utils.device")
+    devices.IS_CUDA = True  # The builder imported it, and saw no GPU.
     module = importlib.import_module("tilelang.jit.kernel")
     compile_kernel = module.JITKernel._compile_and_create_adapter
 
@@ -52,6 +53,10 @@ LANGUAGE = Language(
     package="tilelang",
     caches={"TILELANG_CACHE_DIR": FOLDER},
     compilers=("tilelang/jit/__init__.py:compile", "tilelang/jit/__init__.py:get_tir"),
+    tools={
+        "Failed to automatically detect CUDA installation": "TileLang compiles with nvcc: the operator takes a "
+        "base image with a CUDA toolkit, as docker-compose.yml has it for workers with a GPU"
+    },
     no_device=("No registered target detector found an available target",),
     pretend=pretend,
     codes=codes,

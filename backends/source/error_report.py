@@ -82,9 +82,8 @@ def fault(
     headline = _headline(error, log).replace(f"{folder}/", "")
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
-    if (language := registry.lacking(error)) is not None:
-        message = f"{message}: {registry.how_to_add(language)}"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if (part := registry.operators_part(error)) is not None:
+        return KernelFault(Status.UNSUPPORTED, f"{message}: {part}", log, compiled=compiled)
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
