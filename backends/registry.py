@@ -17,7 +17,6 @@ BACKENDS: dict[KernelType, str] = {
     KernelType.HELION: "backends.python.language_types:HelionBackend",
     KernelType.TILELANG: "backends.python.language_types:TileLangBackend",
     KernelType.CUTE_DSL: "backends.python.language_types:CuteDslBackend",
-    KernelType.CUDA_TILE: "backends.python.language_types:CudaTileBackend",
 }
 
 

@@ -23,7 +23,10 @@ class KernelType(StrEnum):
     HELION = "helion"
     TILELANG = "tilelang"
     CUTE_DSL = "cute_dsl"
-    CUDA_TILE = "cuda_tile"
+
+
+JITTED = (KernelType.TRITON, KernelType.GLUON)
+"""The types whose source may be a jitted kernel alone, which its contract launches."""
 
 
 @dataclass(frozen=True)

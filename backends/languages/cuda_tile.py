@@ -1,12 +1,11 @@
-"""cuTile: kernels over tiles, which the toolkit's tileiras compiles."""
+"""cuTile, which tileiras of the CUDA toolkit compiles. It has no kernel type: it was not tried on a card."""
 
 from __future__ import annotations
 
 from backends.languages.language import Language
-from domain.kernel import KernelType
 
 LANGUAGE = Language(
-    kernel_type=KernelType.CUDA_TILE,
+    name="cuda_tile",
     title="cuTile",
     module="cuda.tile",
     package="cuda-tile",

@@ -15,7 +15,6 @@ from typing import Any
 
 from backends.binary.cubin import kernels
 from backends.languages.language import Around, CodeFiles, Language, cubins
-from domain.kernel import KernelType
 
 FOLDER = "cute_dsl"
 MAGIC = "\\7FELF"
@@ -76,7 +75,7 @@ def _itself(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 LANGUAGE = Language(
-    kernel_type=KernelType.CUTE_DSL,
+    name="cute_dsl",
     title="CuTe DSL",
     module="cutlass",
     package="nvidia-cutlass-dsl",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from backends.languages.language import Language
-from domain.kernel import KernelType
 
 LANGUAGE = Language(
-    kernel_type=KernelType.GLUON,
+    name="gluon",
     title="Gluon",
     module="triton.experimental.gluon",
     package="triton",

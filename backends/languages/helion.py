@@ -6,7 +6,6 @@ import importlib
 from typing import Any
 
 from backends.languages.language import Around, Language, Unfollowed
-from domain.kernel import KernelType
 
 
 def pretend(arch: str, around: Around) -> None:
@@ -20,7 +19,7 @@ def pretend(arch: str, around: Around) -> None:
 
 
 LANGUAGE = Language(
-    kernel_type=KernelType.HELION,
+    name="helion",
     title="Helion",
     module="helion",
     package="helion",

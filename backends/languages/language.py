@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from backends.binary.cubin import kernels
-from domain.kernel import KernelType
 from domain.listing import Form
 
 MAX_CUBIN_BYTES = 32 << 20
@@ -46,8 +45,8 @@ def cubins(paths: Iterable[Path]) -> Iterator[CodeFiles]:
 class Language:
     """One language. Its kernel type runs a source as `torch` does (Gluon: as `triton`); both take such a source too."""
 
-    kernel_type: KernelType
-    """Also the name of its dependency group in pyproject.toml, and of the build argument LANGUAGES."""
+    name: str
+    """The name of its kernel type, of its dependency group in pyproject.toml, and in the build argument LANGUAGES."""
     title: str
     module: str
     """The dotted name whose import shows the language."""
@@ -82,7 +81,7 @@ class Language:
         parent, _, last = self.module.rpartition(".")
         if isinstance(error, ModuleNotFoundError):
             return f"{self.module}.".startswith(f"{error.name}.")
-        return bool(parent) and f"cannot import name '{last}' from '{parent}'" in str(error)
+        return bool(parent) and isinstance(error.msg, str) and f"'{last}' from '{parent}'" in error.msg
 
     @cached_property
     def _import(self) -> re.Pattern[str]:

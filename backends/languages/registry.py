@@ -27,9 +27,14 @@ def imported(source: str) -> list[Language]:
     return [language for language in LANGUAGES if language.is_imported(source)]
 
 
+def is_installed(language: Language) -> bool:
+    """Whether this interpreter has the language's package."""
+    return _version(language) is not None
+
+
 def versions(source: str) -> dict[str, str]:
     """The version of each language that the source imports and that is installed."""
-    return {language.kernel_type.value: version for language in imported(source) if (version := _version(language))}
+    return {language.name: version for language in imported(source) if (version := _version(language))}
 
 
 def cache_variables(folder: Path) -> dict[str, str]:
@@ -41,14 +46,15 @@ def operators_part(error: BaseException) -> str | None:
     """What the worker lacks and its operator adds, where the exception means that a language is not installed."""
     if isinstance(error, ImportError):
         return next((_how_to_add(language) for language in LANGUAGES if language.is_missing(error)), None)
+    texts = [text for text in error.args if isinstance(text, str)]
     parts = ((sign, part) for language in LANGUAGES for sign, part in language.tools.items())
-    return next((part for sign, part in parts if any(sign in str(argument) for argument in error.args)), None)
+    return next((part for sign, part in parts if any(sign in text for text in texts)), None)
 
 
 def _how_to_add(language: Language) -> str:
     if language.inside_triton:
         return f"this worker's Triton has no {language.title}: the operator installs a newer {language.package}"
-    group = language.kernel_type.value
+    group = language.name
     return (
         f"this worker has no {language.title} (package {language.package}): its operator adds it with "
         f"`LANGUAGES={group} docker compose build`, or with `pip install -c constraints.txt --group {group}`"

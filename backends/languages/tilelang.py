@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from backends.languages.language import Around, CodeFiles, Language, Unfollowed, cubins
-from domain.kernel import KernelType
 
 FOLDER = "tilelang"
 
@@ -47,7 +46,7 @@ def codes(folder: Path) -> Iterator[CodeFiles]:
 
 
 LANGUAGE = Language(
-    kernel_type=KernelType.TILELANG,
+    name="tilelang",
     title="TileLang",
     module="tilelang",
     package="tilelang",

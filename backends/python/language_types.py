@@ -16,7 +16,3 @@ class TileLangBackend(PythonBackend):
 
 class CuteDslBackend(PythonBackend):
     kernel_type = KernelType.CUTE_DSL
-
-
-class CudaTileBackend(PythonBackend):
-    kernel_type = KernelType.CUDA_TILE

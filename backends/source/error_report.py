@@ -28,6 +28,7 @@ RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists
 _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
 _BACKENDS = ROOT / "backends"
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 BUILD_FAILED = "Error building extension"
 _TRITON_POSITION = re.compile(r"at (\d+):\d+:")
@@ -107,7 +108,7 @@ def _is_beyond_interpreter(error: BaseException) -> bool:
     if any(isinstance(link, NotInterpreted) for link in links):
         return True
     frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
-    code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
+    code = [frame.f_code for frame in frames if _is_source(frame.f_code.co_filename)]
     return any(_NOT_INTERPRETED in function.co_names for function in code)
 
 
@@ -171,7 +172,13 @@ def gradient_hint(error: BaseException) -> str:
 
 def reached_source(error: BaseException) -> bool:
     """Whether a line of the source ran before the exception."""
-    return any(Path(frame.filename).name == FILE_NAME for frame in traceback.extract_tb(error.__traceback__))
+    return any(_is_source(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _is_source(path: str) -> bool:
+    """Whether that is the submission's file: libraries have files of its name, too."""
+    parts = Path(path).parts
+    return parts[-1:] == (FILE_NAME,) and not _LIBRARIES.intersection(parts)
 
 
 def text_of(error: BaseException) -> str:
@@ -228,7 +235,7 @@ def _from_source(trace: TracebackType | None) -> TracebackType | None:
     while frames and frames[-1].tb_next is not None:
         frames.append(frames[-1].tb_next)
     files = [Path(frame.tb_frame.f_code.co_filename) for frame in frames]
-    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if file.name == FILE_NAME)
+    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if _is_source(str(file)))
     first_foreign = (frame for frame, file in zip(frames, files, strict=True) if _BACKENDS not in file.parents)
     return next(first_of_source, None) or next(first_foreign, None)
 
@@ -236,7 +243,7 @@ def _from_source(trace: TracebackType | None) -> TracebackType | None:
 def _raising_line(error: BaseException) -> traceback.FrameSummary | None:
     """The innermost line of the source that the exception passed through."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    return next((frame for frame in frames if Path(frame.filename).name == FILE_NAME), None)
+    return next((frame for frame in frames if _is_source(frame.filename)), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -25,7 +25,6 @@ METADATA = frozenset(
     }
 )
 """Keys of `metadata` that the service accepts; docs/api.md says which kernel types use them."""
-_TRITON = re.compile(r"^\s*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
 
 
 class KernelType(str, Enum):
@@ -40,7 +39,6 @@ class KernelType(str, Enum):
     HELION = "helion"
     TILELANG = "tilelang"
     CUTE_DSL = "cute_dsl"
-    CUDA_TILE = "cuda_tile"
 
     def __str__(self) -> str:
         return self.value
@@ -101,6 +99,19 @@ def multi_kernel(source: Source, io: IOContract, *, entry_point: str, **metadata
     return _kernel(source, KernelType.MULTI_KERNEL, io, {"entry_point": entry_point, **metadata})
 
 
+_LANGUAGES = {
+    kernel_type: re.compile(rf"^\s*@{decorator}\b", re.MULTILINE)
+    for kernel_type, decorator in (
+        (KernelType.TRITON, r"(?:triton\.)?(?:jit|autotune|heuristics)"),
+        (KernelType.GLUON, r"gluon\.jit"),
+        (KernelType.HELION, r"helion\.kernel"),
+        (KernelType.TILELANG, r"tilelang\.jit"),
+        (KernelType.CUTE_DSL, r"cute\.(?:jit|kernel)"),
+    )
+}
+"""The decorators that show a kernel's language."""
+
+
 def _kernel(source: Source, kernel_type: KernelType, io: IOContract | None, metadata: dict[str, Any]) -> Kernel:
     if isinstance(source, str) and _FILE_NAME.fullmatch(source):
         raise ValueError(f"{source!r} is the name of a file, not source text: give pathlib.Path({source!r})")
@@ -121,8 +132,9 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
         return KernelType.CUDA
     if "load_inline" in source or "cpp_extension" in source or "RawKernel" in source or "RawModule" in source:
         return KernelType.TORCH_CUDA
-    if _TRITON.search(source):
-        return KernelType.TRITON
+    for kernel_type, pattern in _LANGUAGES.items():
+        if pattern.search(source):
+            return kernel_type
     if "__global__" in source and not re.search(r"^\s*(?:import|from|def|class)\s+\w", source, re.MULTILINE):
         return KernelType.CUDA
     return KernelType.TORCH

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from backends.languages import registry
 from domain.paths import ROOT
 
-LANGUAGES = [language.kernel_type.value for language in registry.LANGUAGES if not language.inside_triton]
+LANGUAGES = [language.name for language in registry.LANGUAGES if not language.inside_triton]
 GROUPS = {
     "api": ["api", "telemetry"],
     "flower": ["flower"],

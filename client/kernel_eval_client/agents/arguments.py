@@ -35,7 +35,7 @@ def _id(value: str) -> str:
 Source = Annotated[str, AfterValidator(_source), Field(description="The whole source, at most 1 MiB.")]
 Type = Annotated[
     Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"]
-    | Literal["gluon", "helion", "tilelang", "cute_dsl", "cuda_tile"]
+    | Literal["gluon", "helion", "tilelang", "cute_dsl"]
     | None,
     BeforeValidator(_lower),
     Field(description="Default: guessed."),

@@ -241,7 +241,8 @@ def _progress_reporter(context: Context[Any, Any]) -> waiting.ProgressReporter:
 
 def _kernel(source: str, kernel_type: str | None, io: dict[str, Any] | None, entry: str | None) -> Kernel:
     kind = KernelType(kernel_type) if kernel_type else guess_type(source)
-    names = {KernelType.CUDA: "kernel_name", KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
+    jitted = dict.fromkeys((KernelType.CUDA, KernelType.TRITON, KernelType.GLUON), "kernel_name")
+    names = {**jitted, KernelType.MULTI_KERNEL: "entry_point"}
     try:
         contract = None if io is None else IOContract.from_dict(io)
     except (TypeError, ValueError, AttributeError) as error:

@@ -18,6 +18,7 @@ SOURCES = frozenset({".py", ".cu"})
 _ENTRY_KEYS = {
     KernelType.CUDA: "kernel_name",
     KernelType.TRITON: "kernel_name",
+    KernelType.GLUON: "kernel_name",
     KernelType.MULTI_KERNEL: "entry_point",
 }
 _KERNELS = ("kernel", "ref_kernel", "custom_kernel")
