@@ -1,6 +1,7 @@
 """CuTe DSL: the Python side of CUTLASS, which compiles through MLIR, in a tenth of a second for a small kernel.
 
-Its cache keeps what a call of `@cute.jit` compiled. What `cute.compile` makes is never kept: the run compiles it again.
+Its cache keeps what a call of `@cute.jit` compiled, under a key with the source's path, and nothing of `cute.compile`:
+the run compiles again. The dry run finds errors, and writes the machine code for the artifacts.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ _INSISTS = re.compile(
     rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
 )
 """A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _COMMENT = re.compile(r"\s#.*$")
 
 
@@ -184,7 +185,7 @@ def _is_source(path: str) -> bool:
 def text_of(error: BaseException) -> str:
     """The exception's text. A submission's own exception may fail even there."""
     try:
-        return str(error)
+        return _COLOURS.sub("", str(error))
     except Exception as failure:
         return f"(its text cannot be had: {type(failure).__name__})"
 
