@@ -93,9 +93,9 @@ compose-short: $(ready) ## The part of it that .ci/run runs: 12 minutes at most.
 
 .PHONY: hashes
 hashes: ## hashes/*.txt anew, for constraints.txt: of every file that the index has. Needs uv.
-	for group in api flower worker; do \
+	for group in api flower worker helion tilelang cute_dsl cuda_tile; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	    --constraint constraints.txt --group $$group $$(test $$group = flower || echo --group telemetry) \
+	    --constraint constraints.txt --group $$group $$(case $$group in api | worker) echo --group telemetry;; esac) \
 	    --output-file hashes/$$group.txt > /dev/null || exit 1; \
 	done
 	echo pip | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \

@@ -9,13 +9,15 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from backends.binary.disassembler import NoText, disassemble, extract_cubins
 from backends.cuda import backend
 from backends.extensions import jit_build
 from backends.extensions.compiler_driver import PTX
+from backends.languages.language import CodeFiles
+from backends.languages.registry import LANGUAGES
 from backends.triton import cache
 from domain.listing import Form
 
@@ -45,17 +47,6 @@ class MissingText:
     reason: str
 
 
-@dataclass(frozen=True)
-class _CodeFiles:
-    """The files of one kernel or extension: its texts, and its machine code as cubins or inside a library."""
-
-    kernel: str
-    texts: dict[Form, list[Path]] = field(default_factory=dict)
-    cubins: list[Path] = field(default_factory=list)
-    library: Path | None = None
-    variant: str | None = None
-
-
 def listings(folder: Path, forms: Iterable[Form]) -> list[CodeText | MissingText]:
     """The requested forms of all code in the folder; forms that a kind of code never has are skipped."""
     requested = list(forms)
@@ -68,35 +59,38 @@ def listings(folder: Path, forms: Iterable[Form]) -> list[CodeText | MissingText
     ]
 
 
-def _codes(folder: Path) -> Iterator[_CodeFiles]:
+def _codes(folder: Path) -> Iterator[CodeFiles]:
     yield from _raw(folder)
     yield from _extensions(folder)
     yield from _of_triton(folder)
+    for language in LANGUAGES:
+        if language.codes is not None:
+            yield from language.codes(folder)
 
 
-def _raw(folder: Path) -> Iterator[_CodeFiles]:
+def _raw(folder: Path) -> Iterator[CodeFiles]:
     if (folder / backend.CUBIN).is_file():
         with suppress(NoText, OSError, ValueError, KeyError, TypeError, RecursionError):
             name = str(json.loads(_read(folder / backend.PLAN, cache.MAX_NOTE_BYTES))["name"])
-            yield _CodeFiles(name, {Form.PTX: [folder / backend.PTX]}, [folder / backend.CUBIN])
+            yield CodeFiles(name, {Form.PTX: [folder / backend.PTX]}, [folder / backend.CUBIN])
 
 
-def _extensions(folder: Path) -> Iterator[_CodeFiles]:
+def _extensions(folder: Path) -> Iterator[CodeFiles]:
     for place in sorted((folder / jit_build.FOLDER).glob("*/")):
         device_code = sorted(place.glob(f"*{PTX}"))
         if any(place.glob("*.cuda.o")):  # torch names the objects of sources with device code like this.
             for library in sorted(place.glob("*.so")):
-                yield _CodeFiles(place.name, {Form.PTX: device_code} if device_code else {}, library=library)
+                yield CodeFiles(place.name, {Form.PTX: device_code} if device_code else {}, library=library)
 
 
-def _of_triton(folder: Path) -> Iterator[_CodeFiles]:
+def _of_triton(folder: Path) -> Iterator[CodeFiles]:
     for compilation in cache.list_compilations(folder):
         texts = {form: [compilation.file(f".{form}")] for form in (Form.PTX, Form.LLIR, Form.TTGIR, Form.TTIR)}
         variant = f"num_warps={compilation.num_warps}, num_stages={compilation.num_stages}"
-        yield _CodeFiles(compilation.name, texts, [compilation.file(".cubin")], variant=variant)
+        yield CodeFiles(compilation.name, texts, [compilation.file(".cubin")], variant=variant)
 
 
-def _listing(code: _CodeFiles, form: Form, folder: Path) -> CodeText | MissingText | None:
+def _listing(code: CodeFiles, form: Form, folder: Path) -> CodeText | MissingText | None:
     try:
         text = _sass(code, folder) if form is Form.SASS else _text(code, form)
     except NoText as error:
@@ -111,7 +105,7 @@ def _listing(code: _CodeFiles, form: Form, folder: Path) -> CodeText | MissingTe
     return CodeText(code.kernel, form, text[:cut], truncated=True, variant=code.variant)
 
 
-def _text(code: _CodeFiles, form: Form) -> str | None:
+def _text(code: CodeFiles, form: Form) -> str | None:
     if form in code.texts:
         return "\n".join(_read(path, MAX_CHARS + 1) for path in code.texts[form])
     if form is Form.PTX and code.library is not None:
@@ -119,7 +113,7 @@ def _text(code: _CodeFiles, form: Form) -> str | None:
     return None
 
 
-def _sass(code: _CodeFiles, folder: Path) -> str:
+def _sass(code: CodeFiles, folder: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix="sass-") as scratch:
         cubins = code.cubins if code.library is None else extract_cubins(code.library, Path(scratch))
         if not cubins:

@@ -13,6 +13,10 @@ BACKENDS: dict[KernelType, str] = {
     KernelType.TRITON: "backends.triton.backend:TritonBackend",
     KernelType.CUDA: "backends.python.cuda_source:CudaSourceBackend",
     KernelType.MULTI_KERNEL: "backends.python.multi_kernel:MultiKernelBackend",
+    KernelType.GLUON: "backends.triton.backend:GluonBackend",
+    KernelType.HELION: "backends.python.language_types:HelionBackend",
+    KernelType.TILELANG: "backends.python.language_types:TileLangBackend",
+    KernelType.CUTE_DSL: "backends.python.language_types:CuteDslBackend",
 }
 
 

@@ -19,6 +19,14 @@ class KernelType(StrEnum):
     TRITON = "triton"
     CUDA = "cuda"
     MULTI_KERNEL = "multi_kernel"
+    GLUON = "gluon"
+    HELION = "helion"
+    TILELANG = "tilelang"
+    CUTE_DSL = "cute_dsl"
+
+
+JITTED = (KernelType.TRITON, KernelType.GLUON)
+"""The types whose source may be a jitted kernel alone, which its contract launches."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from backends.languages.registry import LANGUAGES, is_installed
 from domain.paths import ROOT
 from domain.result import Status
 
@@ -44,6 +45,10 @@ class Example:
         )
 
     def expected(self, *, gpu: bool) -> Status:
+        """The verdict of a service that has this process's packages: a language that is not there is unsupported."""
+        kernel_types = {self.body[key]["kernel_type"] for key in KERNELS if key in self.body}
+        if kernel_types & {language.name for language in LANGUAGES if not is_installed(language)}:
+            return Status.UNSUPPORTED
         return self.on_gpu if gpu else self.on_cpu
 
 

@@ -11,7 +11,7 @@ from api.schemas.contract import IOContractSchema
 from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, abbreviate, one_of
 from api.schemas.launch import check_launch
 from domain.contract import IOContract
-from domain.kernel import KernelType
+from domain.kernel import JITTED, KernelType
 from domain.kernel_guess import LOOKS_LIKE, guess_type, looks_like, other_type
 from domain.settings import settings
 
@@ -30,7 +30,8 @@ SHORT_CONTRACT = (
 
 _MODEL_CLASS = re.compile(r"^class\s+(Model|ModelNew)\b", re.MULTILINE)
 _FUNCTION = re.compile(
-    r"^(?P<jit>@(?:triton\.)?jit\b[^\n]*\n)?(?:def[ \t]+(?P<name>\w+)|(?P<given>\w+)[ \t]*=(?!=))", re.MULTILINE
+    r"^(?P<jit>@(?:(?:triton|gluon)\.)?jit\b[^\n]*\n)?(?:def[ \t]+(?P<name>\w+)|(?P<given>\w+)[ \t]*=(?!=))",
+    re.MULTILINE,
 )
 """A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
@@ -52,7 +53,7 @@ class KernelSchema(ObjectSchema):
     io = Part(
         IOContractSchema,
         allow_none=True,
-        metadata={"description": f"Required for {', '.join(CONTRACT_REQUIRED)} and a bare triton kernel."},
+        metadata={"description": f"Required for {', '.join(CONTRACT_REQUIRED)} and a bare triton or gluon kernel."},
     )
     metadata = FreeObject(
         allow_none=True,
@@ -88,7 +89,7 @@ class KernelSchema(ObjectSchema):
             other = other_type(data["source_code"], KernelType(data["kernel_type"]))
             if other is not None:
                 raise ValidationError(other, "kernel_type")
-            bare, way_out = ("bare ", WAY_OUT) if data["kernel_type"] == KernelType.TRITON else ("", "")
+            bare, way_out = ("bare ", WAY_OUT) if data["kernel_type"] in JITTED else ("", "")
             raise ValidationError(
                 f"is missing; a {bare}{data['kernel_type']} kernel needs its IO contract (io_contract) in this field"
                 f'{way_out}, such as "io": {SHORT_CONTRACT}; /docs and /openapi.json have whole requests',
@@ -108,7 +109,7 @@ class KernelSchema(ObjectSchema):
 
 def _needs_contract(data: dict[str, Any]) -> bool:
     """Whether only a contract can tell how this kernel is called."""
-    if data["kernel_type"] == KernelType.TRITON:
+    if data["kernel_type"] in JITTED:
         # A Python wrapper that launches its own kernels is called like a torch module.
         metadata, source = data.get("metadata") or {}, data["source_code"]
         return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
@@ -116,7 +117,7 @@ def _needs_contract(data: dict[str, Any]) -> bool:
 
 
 def _python(source: str, metadata: dict[str, Any]) -> bool:
-    """Whether the source defines something that `triton` calls as Python; the backend checks the module itself
+    """Whether the source defines something that the type calls as Python; the backend checks the module itself
     again."""
     names = ("kernel_fn", metadata.get("kernel_name"))
     functions = (match["name"] or match["given"] for match in _FUNCTION.finditer(source) if match["jit"] is None)

@@ -13,7 +13,7 @@ from api.schemas.fields import Anything, LenientSchema, WholeNumber, abbreviate,
 from domain import expression
 from domain.contract import Dimension, IOContract
 from domain.expression import MAX_DIMENSION, ExpressionError
-from domain.kernel import KernelType
+from domain.kernel import JITTED, KernelType
 
 AXES = ("x", "y", "z")
 MAX_GRID = (MAX_DIMENSION, 65_535, 65_535)
@@ -132,7 +132,7 @@ class _Scale:
     def __init__(self, io: IOContract, kernel_type: KernelType, source: str) -> None:
         self._io = io
         self._scalars = io.scalars()
-        self._may_wait = kernel_type is KernelType.TRITON
+        self._may_wait = kernel_type in JITTED
         self._source = source
 
     @cached_property

@@ -26,8 +26,11 @@ import torch
 from backends.base import Task
 from backends.dry_run.fake_tensors import fake_world
 from backends.dry_run.pretended_cuda import pretend_cuda
+from backends.dry_run.pretended_dlpack import pretend_dlpack
 from backends.dry_run.pretended_triton import pretend_triton
 from backends.extensions.jit_build import FOLDER, ExtensionCalled, Extensions
+from backends.languages import registry
+from backends.languages.language import Unfollowed
 from backends.source.error_report import summary
 from domain.fault import KernelFault
 from domain.result import Status
@@ -36,13 +39,9 @@ PATIENCE_S = 10
 """Maximum time that a source may run before, between and after what it compiles, in s. Without content nothing is
 computed."""
 MAX_REPORT_BYTES = 4 << 20
-CACHE_FOLDERS = (FOLDER, "triton")
+CACHE_FOLDERS = (FOLDER, "triton", *registry.CACHES)
 """Folders below the job's folder that hold what the run will load."""
 COMPLETED, STOPPED, OUT_OF_TIME, DIED = "completed", "stopped", "out_of_time", "died"
-
-
-class Unfollowed(BaseException):
-    """The dry run cannot go on; the text says why. No `except Exception` of a source catches it."""
 
 
 @dataclass
@@ -80,12 +79,16 @@ class World:
         while line:
             line = line[os.write(self._pipe, line) :]
 
-    def enter(self, arch: str) -> contextlib.AbstractContextManager[None]:
-        """Pretends the GPU from now on, with fake tensors in a block."""
+    def enter(self, arch: str, source: str) -> contextlib.AbstractContextManager[None]:
+        """Pretends the GPU from now on, to the languages that the source imports too, with fake tensors in a block."""
         properties = pretend_cuda(arch, self.note_uncertain)
         pretend_triton(arch, properties, self._compile)
         self._extensions.build_ahead = lambda name, build: self._compile(f"extension {name}", build)
         torch.compile = _not_compiled
+        pretend_dlpack()
+        for language in registry.imported(source):
+            if language.pretend is not None:
+                language.pretend(arch, self._compile)
         return fake_world(lambda error: self.note_uncertain(summary(error)))
 
     def note_uncertain(self, reason: str) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from backends.base import Executable
 from backends.dry_run.fake_tensors import DEVICE
+from backends.languages import registry
 from backends.source import init_args
 from domain import value as values
 from domain.contract import IOContract, TensorSpec
@@ -16,7 +17,7 @@ from domain.kernel import Kernel
 from domain.value import CodecError, TensorRef, Value
 
 _WORDS = ("triton", "cpp_extension")
-"""A source without any of these compiles nothing when it is called."""
+"""A source without any of these, and without a language, compiles nothing when it is called."""
 SEED = 0
 UNKNOWN = "unknown"
 """The wire form of the example of a reference that did not give one."""
@@ -24,7 +25,8 @@ UNKNOWN = "unknown"
 
 def may_compile(kernel: Kernel) -> bool:
     """Whether a call of the source may compile something."""
-    return kernel.host_function is None and any(word in kernel.source_code for word in _WORDS)
+    words = any(word in kernel.source_code for word in _WORDS) or bool(registry.imported(kernel.source_code))
+    return kernel.host_function is None and words
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from backends.base import ALONE, Artifact, Backend, ContractLaunch, Executable, Target, Task
-from backends.dry_run.child import DryRun, Unfollowed, World, dry_run
+from backends.dry_run.child import DryRun, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.extensions import jit_build
+from backends.languages import registry
+from backends.languages.language import Unfollowed
 from backends.python.compiled_call import compiled, compiler_fault, graph_breaks
 from backends.python.float64_mode import Float64Mode
 from backends.python.gradients import call_with_gradients, find_gradients
@@ -99,7 +101,7 @@ class PythonBackend(Backend):
             if deferred is not None and run.entry is not None:
                 facts["entry"], deferred = run.entry, None
             example = run.example
-        facts |= {"extensions": built, "headers": extensions.headers}
+        facts |= {"extensions": built, "headers": extensions.headers, **_languages(kernel)}
         if extensions.kernels:
             facts["kernels"] = extensions.kernels
         return Artifact(facts, deferred, extensions.log, example)
@@ -113,7 +115,7 @@ class PythonBackend(Backend):
             given = Example.from_wire(task.example)
             if given.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE):
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)
@@ -406,6 +408,11 @@ def _prepared(folder: Path, target: Target) -> jit_build.Extensions:
 
         install()
     return jit_build.install(folder, target)
+
+
+def _languages(kernel: Kernel) -> dict[str, Any]:
+    versions = registry.versions(kernel.source_code)
+    return {"languages": versions} if versions else {}
 
 
 def _why_unusable(init: list[Any] | None) -> str:

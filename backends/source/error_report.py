@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
+from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
@@ -27,6 +28,7 @@ RUN_ELSEWHERE = "send it to a service whose workers have GPUs (GET /health lists
 _TEMPORARY = Path("/tmp")
 _MESSAGE_CHARS = 2000
 _BACKENDS = ROOT / "backends"
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 BUILD_FAILED = "Error building extension"
 _TRITON_POSITION = re.compile(r"at (\d+):\d+:")
@@ -43,6 +45,7 @@ _NO_GPU = (
     "active drivers ([])",
     "libcuda.so",
     "on a CUDA device but torch.cuda.is_available() is False",
+    *registry.no_device_signs(),
 )
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
@@ -54,6 +57,7 @@ _INSISTS = re.compile(
     rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
 )
 """A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _COMMENT = re.compile(r"\s#.*$")
 
 
@@ -80,6 +84,8 @@ def fault(
     headline = _headline(error, log).replace(f"{folder}/", "")
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
+    if (part := registry.operators_part(error)) is not None:
+        return KernelFault(Status.UNSUPPORTED, f"{message}: {part}", log, compiled=compiled)
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
@@ -87,6 +93,8 @@ def fault(
     if not target.is_cuda and asks_for_gpu(error):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+    if registry.refused(error):
+        return KernelFault(Status.COMPILE_ERROR, message, log)
     if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
@@ -101,7 +109,7 @@ def _is_beyond_interpreter(error: BaseException) -> bool:
     if any(isinstance(link, NotInterpreted) for link in links):
         return True
     frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
-    code = [frame.f_code for frame in frames if Path(frame.f_code.co_filename).name == FILE_NAME]
+    code = [frame.f_code for frame in frames if _is_source(frame.f_code.co_filename)]
     return any(_NOT_INTERPRETED in function.co_names for function in code)
 
 
@@ -130,7 +138,9 @@ def asks_for_gpu(error: BaseException) -> bool:
     for link in _chain(error):
         if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
             return True
-        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", _raising_line(link))):
+        line = _raising_line(link)
+        text = line.line or "" if line is not None else ""
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", text)):
             return True
     return False
 
@@ -163,13 +173,19 @@ def gradient_hint(error: BaseException) -> str:
 
 def reached_source(error: BaseException) -> bool:
     """Whether a line of the source ran before the exception."""
-    return any(Path(frame.filename).name == FILE_NAME for frame in traceback.extract_tb(error.__traceback__))
+    return any(_is_source(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _is_source(path: str) -> bool:
+    """Whether that is the submission's file: libraries have files of its name, too."""
+    parts = Path(path).parts
+    return parts[-1:] == (FILE_NAME,) and not _LIBRARIES.intersection(parts)
 
 
 def text_of(error: BaseException) -> str:
     """The exception's text. A submission's own exception may fail even there."""
     try:
-        return str(error)
+        return _COLOURS.sub("", str(error))
     except Exception as failure:
         return f"(its text cannot be had: {type(failure).__name__})"
 
@@ -190,7 +206,8 @@ def _headline(error: BaseException, log: str) -> str:
             f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
         )
     if BUILD_FAILED not in text:
-        return summary(error)
+        line = _raising_line(error) if registry.refused(error) and FILE_NAME not in text else None
+        return f"{summary(error)} (line {line.lineno} of the source: `{line.line}`)" if line else summary(error)
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
@@ -219,17 +236,15 @@ def _from_source(trace: TracebackType | None) -> TracebackType | None:
     while frames and frames[-1].tb_next is not None:
         frames.append(frames[-1].tb_next)
     files = [Path(frame.tb_frame.f_code.co_filename) for frame in frames]
-    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if file.name == FILE_NAME)
+    first_of_source = (frame for frame, file in zip(frames, files, strict=True) if _is_source(str(file)))
     first_foreign = (frame for frame, file in zip(frames, files, strict=True) if _BACKENDS not in file.parents)
     return next(first_of_source, None) or next(first_foreign, None)
 
 
-def _raising_line(error: BaseException) -> str:
+def _raising_line(error: BaseException) -> traceback.FrameSummary | None:
     """The innermost line of the source that the exception passed through."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if Path(frame.filename).name == FILE_NAME:
-            return frame.line or ""
-    return ""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next((frame for frame in frames if _is_source(frame.filename)), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -88,6 +88,12 @@ class TritonBackend(PythonBackend):
         return not isinstance(resolved.target, _KERNEL_TYPES)
 
 
+class GluonBackend(TritonBackend):
+    """Gluon's kernels are Triton's, written at the level of layouts."""
+
+    kernel_type = KernelType.GLUON
+
+
 def _kernels(module: ModuleType) -> dict[str, Any]:
     """The kernels at module level by name, the source's own before the imported ones."""
     kernels = {name: value for name, value in vars(module).items() if isinstance(value, _KERNEL_TYPES)}

@@ -115,5 +115,5 @@ def entry_key(kernel_type: KernelType, source: str, entry: str) -> str:
         is_kernel = re.search(rf"__global__[^;{{}}]*\b{re.escape(entry.partition('<')[0])}\s*[(<]", source)
         is_function = re.search(rf"\b{re.escape(entry)}\s*\(", source)
         return "entry_point" if is_function and not is_kernel else "kernel_name"
-    keys = {KernelType.TRITON: "kernel_name", KernelType.MULTI_KERNEL: "entry_point"}
-    return keys.get(kernel_type, "function_name")
+    jitted = dict.fromkeys((KernelType.TRITON, KernelType.GLUON), "kernel_name")
+    return {**jitted, KernelType.MULTI_KERNEL: "entry_point"}.get(kernel_type, "function_name")

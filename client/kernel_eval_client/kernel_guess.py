@@ -17,9 +17,23 @@ NAMES = {
     KernelType.TRITON: "Triton",
     KernelType.CUDA: "CUDA C++",
     KernelType.MULTI_KERNEL: "Python over several kernels",
+    KernelType.GLUON: "Gluon",
+    KernelType.HELION: "Helion",
+    KernelType.TILELANG: "TileLang",
+    KernelType.CUTE_DSL: "CuTe DSL",
 }
 LOOKS_LIKE = "this looks like "
 _TRITON = re.compile(r"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.MULTILINE)
+_LANGUAGES = {
+    kernel_type: re.compile(rf"^[ \t]*@{decorator}\b", re.MULTILINE)
+    for kernel_type, decorator in (
+        (KernelType.GLUON, r"gluon\.jit"),
+        (KernelType.HELION, r"helion\.kernel"),
+        (KernelType.TILELANG, r"tilelang\.jit"),
+        (KernelType.CUTE_DSL, r"cute\.(?:jit|kernel)"),
+    )
+}
+"""The decorators that show a kernel's language."""
 _PYTHON = re.compile(
     r"^[ \t]*(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b|def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[^;{\n]*:[ \t]*$|@\w)",
     re.MULTILINE,
@@ -38,7 +52,9 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
         return KernelType.TORCH_CUDA if _OF_TORCH.search(source) else KernelType.CUDA
     if any(word in source for word in _EXTENSIONS):
         return KernelType.TORCH_CUDA
-    return KernelType.TRITON if uses_triton(source) else KernelType.TORCH
+    if uses_triton(source):
+        return KernelType.TRITON
+    return next((kernel_type for kernel_type, shown in _LANGUAGES.items() if shown.search(source)), KernelType.TORCH)
 
 
 def uses_triton(source: str) -> bool:

@@ -13,6 +13,10 @@ class KernelType(str, Enum):
     TRITON = "triton"
     CUDA = "cuda"
     MULTI_KERNEL = "multi_kernel"
+    GLUON = "gluon"
+    HELION = "helion"
+    TILELANG = "tilelang"
+    CUTE_DSL = "cute_dsl"
 
     def __str__(self) -> str:
         return self.value

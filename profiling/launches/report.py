@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from domain.flags import Flag, FlagCode
-from domain.kernel import Kernel, KernelType
+from domain.kernel import JITTED, Kernel, KernelType
 from sandbox.protocol.launch_trace import CPU_OPERATORS, LaunchTrace
 
-WRITTEN_IN = (KernelType.TRITON, KernelType.CUDA, KernelType.TORCH_CUDA)
+WRITTEN_IN = (*JITTED, KernelType.CUDA, KernelType.TORCH_CUDA)
 """Kernel types whose submissions are expected to define their own kernels."""
 
 FOREIGN = 0.95

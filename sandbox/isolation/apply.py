@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from backends.languages.registry import cache_variables
 from sandbox.isolation import landlock, namespaces, seccomp, uid
 from sandbox.isolation.file_access import (
     SHARED_MEMORY,
@@ -175,6 +176,7 @@ def _use_as_home(folder: Path) -> None:
         "CUDA_CACHE_PATH": str(folder / "cuda"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
+        **cache_variables(folder),
     }
     tempfile.tempdir = None  # Python asks for the folder once, and a library that the zygote imported may have.
     # CuPy 14 reads the variable when it is imported, which the zygote did before.

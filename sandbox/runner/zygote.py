@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backends.dry_run import fake_tensors
+from backends.languages.registry import LANGUAGES
 from backends.triton import cache_key
 from sandbox.isolation import process_tree
 from sandbox.isolation.apply import Confinement
@@ -62,6 +63,10 @@ def preload() -> dict[str, str]:
             importlib.import_module(name)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
+    for language in LANGUAGES:
+        if language.preloaded:  # Most workers have none of them: a source that needs one hears how it is added.
+            with contextlib.suppress(Exception):
+                importlib.import_module(language.module)
     for package in OUR_CODE:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.startswith(SUPERVISOR):

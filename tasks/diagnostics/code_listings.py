@@ -27,6 +27,7 @@ MAX_PACKED_BYTES = 1 << 20
 """Maximum compressed bytes of one kernel's texts."""
 _NAME_CHARS, _LINE_CHARS = 64, 256
 
+_WITHOUT_TRITON = (KernelType.CUDA, KernelType.TORCH_CUDA, KernelType.TILELANG, KernelType.CUTE_DSL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and newline, such as escape sequences that a terminal would obey."""
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -125,7 +126,7 @@ def _name(kernel: str, form: Form, used: set[str]) -> str:
 def _why_none(kernel_run: KernelRun, form: Form) -> str:
     """Why the kernel's folder has no code of this form."""
     kernel_type, facts = kernel_run.kernel.kernel_type, kernel_run.facts
-    if form.of_triton and kernel_type in (KernelType.CUDA, KernelType.TORCH_CUDA):
+    if form.of_triton and kernel_type in _WITHOUT_TRITON:
         return f"{form} is one of Triton's stages, and this is a kernel of type {kernel_type}: ask for ptx or sass"
     if facts.get("interpreted"):
         return "interpreted on a worker without a GPU, so never compiled: send it to one that has a GPU (`gpu`)"

@@ -13,7 +13,7 @@ from redis import Redis
 
 from backends.base import Target
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import JITTED, Kernel
 from domain.request import Request
 from tasks.builds.build_session import BuildSession
 from tasks.builds.local_cache import BuildCache
@@ -125,4 +125,4 @@ class JobBuilder:
 
 
 def _launches_triton(kernel: Kernel) -> bool:
-    return kernel.kernel_type is KernelType.TRITON or "triton" in kernel.source_code
+    return kernel.kernel_type in JITTED or any(name in kernel.source_code for name in ("triton", "helion"))

@@ -16,9 +16,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from backends.languages import registry
 from domain.paths import ROOT
 
-GROUPS = {"api": ["api", "telemetry"], "flower": ["flower"], "worker": ["worker", "telemetry"]}
+LANGUAGES = [language.name for language in registry.LANGUAGES if not language.inside_triton]
+GROUPS = {
+    "api": ["api", "telemetry"],
+    "flower": ["flower"],
+    "worker": ["worker", "telemetry"],
+    **{language: [language] for language in LANGUAGES},
+}
 """The dependency groups that each file has."""
 
 _ENTRY = re.compile(r"^(\S.*?) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
@@ -69,7 +76,16 @@ def test_all_that_a_group_needs_is_there(name: str) -> None:
                 left += map(Requirement, requires(package) or ())
             except PackageNotFoundError:
                 continue  # Of another image than this environment is made for.
-    assert len(seen) > 10
+    assert len(seen) > 10 or name in LANGUAGES
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_language_changes_no_package_of_the_worker(name: str) -> None:
+    worker, language = entries("worker"), entries(name)
+    assert not set(language) <= set(worker)
+    assert [
+        each for each in worker.keys() & language.keys() if worker[each].specifier != language[each].specifier
+    ] == []
 
 
 class Image:

@@ -34,7 +34,9 @@ def _id(value: str) -> str:
 
 Source = Annotated[str, AfterValidator(_source), Field(description="The whole source, at most 1 MiB.")]
 Type = Annotated[
-    Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"] | None,
+    Literal["torch", "torch_cuda", "triton", "cuda", "multi_kernel"]
+    | Literal["gluon", "helion", "tilelang", "cute_dsl"]
+    | None,
     BeforeValidator(_lower),
     Field(description="Default: guessed."),
 ]

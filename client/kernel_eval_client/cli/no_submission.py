@@ -29,7 +29,7 @@ def not_a_submission(source: str, file_name: str, entry: str | None) -> str | No
     names = {entry} if entry else ENTRIES
     if names & set(_bound_names(tree)) or (len(_public_functions(tree)) == 1 and not entry):
         return None
-    if not entry and guess_type(source) is KernelType.TRITON:
+    if not entry and guess_type(source) in (KernelType.TRITON, KernelType.GLUON):
         return None
     return f"it defines no {', '.join(sorted(names))}"
 

@@ -16,6 +16,7 @@ import torch
 
 from backends.base import Artifact, Executable, Target
 from backends.extensions import jit_build
+from backends.languages.registry import cache_variables
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -58,6 +59,7 @@ def in_builder(given: Kernel, folder: Path, target: Target = CPU, example: Any =
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "PATH": os.defpath,
             "TRITON_CACHE_DIR": str(folder / "triton"),
+            **cache_variables(folder),
         },
         capture_output=True,
         text=True,

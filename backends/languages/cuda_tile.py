@@ -1,0 +1,18 @@
+"""cuTile, which tileiras of the CUDA toolkit compiles. It has no kernel type: it was not tried on a card."""
+
+from __future__ import annotations
+
+from backends.languages.language import Language
+
+LANGUAGE = Language(
+    name="cuda_tile",
+    title="cuTile",
+    module="cuda.tile",
+    package="cuda-tile",
+    caches={"CUDA_TILE_CACHE_DIR": "cuda_tile"},
+    tools={
+        "'tileiras' compiler not found": "cuTile compiles with tileiras: the operator takes a base image with the "
+        "toolkit of CUDA 13.2 or newer"
+    },
+    refusals=("cuda.tile._exception.",),
+)

@@ -1,0 +1,83 @@
+"""The languages inside Python that the service knows, one line each."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from backends.languages import cuda_tile, cute_dsl, gluon, helion, tilelang
+from backends.languages.language import Language
+
+LANGUAGES: tuple[Language, ...] = (
+    gluon.LANGUAGE,
+    helion.LANGUAGE,
+    tilelang.LANGUAGE,
+    cute_dsl.LANGUAGE,
+    cuda_tile.LANGUAGE,
+)
+
+CACHES = tuple(dict.fromkeys(folder for language in LANGUAGES for folder in language.caches.values()))
+"""Folders of their caches below a job's folder."""
+
+
+def imported(source: str) -> list[Language]:
+    """The languages that the source imports, by its text alone."""
+    return [language for language in LANGUAGES if language.is_imported(source)]
+
+
+def is_installed(language: Language) -> bool:
+    """Whether this interpreter has the language's package."""
+    return _version(language) is not None
+
+
+def versions(source: str) -> dict[str, str]:
+    """The version of each language that the source imports and that is installed."""
+    return {language.name: version for language in imported(source) if (version := _version(language))}
+
+
+def cache_variables(folder: Path) -> dict[str, str]:
+    """The environment by which every language keeps its caches in that folder."""
+    return {name: str(folder / place) for language in LANGUAGES for name, place in language.caches.items()}
+
+
+def operators_part(error: BaseException) -> str | None:
+    """What the worker lacks and its operator adds, where the exception means that a language is not installed."""
+    if isinstance(error, ImportError):
+        return next((_how_to_add(language) for language in LANGUAGES if language.is_missing(error)), None)
+    texts = [text for text in error.args if isinstance(text, str)]
+    parts = ((sign, part) for language in LANGUAGES for sign, part in language.tools.items())
+    return next((part for sign, part in parts if any(sign in text for text in texts)), None)
+
+
+def _how_to_add(language: Language) -> str:
+    if language.inside_triton:
+        return f"this worker's Triton has no {language.title}: the operator installs a newer {language.package}"
+    group = language.name
+    return (
+        f"this worker has no {language.title} (package {language.package}): its operator adds it with "
+        f"`LANGUAGES={group} docker compose build`, or with `pip install -c constraints.txt --group {group}`"
+    )
+
+
+def refused(error: BaseException) -> bool:
+    """Whether a language's compiler refused the source by this exception."""
+    prefixes = tuple(prefix for language in LANGUAGES for prefix in language.refusals)
+    if any(f"{kind.__module__}.{kind.__qualname__}".startswith(prefixes) for kind in type(error).__mro__):
+        return True
+    compilers = tuple(name for language in LANGUAGES for name in language.compilers)
+    frames = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(f"{code.co_filename}:{code.co_name}".endswith(compilers) for code in frames)
+
+
+def no_device_signs() -> Iterator[str]:
+    """Parts of the languages' messages for a machine without a GPU."""
+    return (sign for language in LANGUAGES for sign in language.no_device)
+
+
+def _version(language: Language) -> str | None:
+    try:
+        return importlib.metadata.version(language.package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
