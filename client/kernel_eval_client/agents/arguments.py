@@ -80,6 +80,15 @@ Counters = Annotated[
 DrawOn = Annotated[Literal["device", "host"], Field(description="Where get_inputs() draws.")]
 Strictness = Annotated[Literal["task", "robust"], Field(description="robust: unusual inputs decide.")]
 Sanitize = Annotated[bool, Field(description="compute-sanitizer: bounds, races, unset memory.")]
+Cases = Annotated[
+    list[dict[str, Any]] | None,
+    Field(
+        description='One kernel for several sizes: [{"name": "odd", "arguments": {"n": 33}}], arguments of '
+        "get_inputs() or symbols of the contract."
+    ),
+]
+Gradients = Annotated[bool, Field(description="Also judge and time the backward.")]
+Determinism = Annotated[bool, Field(description="Do equal inputs give equal bits?")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[

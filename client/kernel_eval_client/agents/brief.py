@@ -28,6 +28,7 @@ MAXIMUM_LENGTH = 2000
 UNKNOWN_STEP = "Read the lines above: this version of the service names no next step."
 CORRECT = "Correct the call as the message says."
 ANEW = "Submit it again if you still want the verdict."
+_CASES = 4
 _KERNELS = 4
 _FLAGS = 4
 
@@ -130,6 +131,7 @@ def _figures(result: Result) -> Iterator[str]:
     elif result.passed and result.reference is not None:
         yield f"speed-up: none: {cut(plain(result.raw.get('speedup_unavailable_reason') or 'a flag says why'), 240)}"
     yield from _beside_the_speedup(result)
+    yield from _of_cases(result)
     if skipped_checks := result.budget.get("skipped_checks"):
         yield plain(f"not looked at with this budget: {', '.join(map(str, skipped_checks))}")
     if result.reused_from is not None:
@@ -151,6 +153,17 @@ def _beside_the_speedup(result: Result) -> Iterator[str]:
         if baseline.name != "eager":
             told = _interval(baseline.speedup) if baseline.speedup else f"none: {baseline.message}"
             yield cut(plain(f"speed-up over the reference under torch.{baseline.name}: {told}"), 240)
+
+
+def _of_cases(result: Result) -> Iterator[str]:
+    """A line for each of the first cases, wrong ones before others, and one for hidden ones."""
+    for case in sorted(result.cases, key=lambda case: case.verdict == "passed")[:_CASES]:
+        told = _interval(case.speedup) if case.speedup else cut(plain(case.message or "not timed"), 120)
+        yield f"case {named(case.name)}: {plain(case.verdict or 'not judged')}, {told}"
+    if (left := len(result.cases) - _CASES) > 0:
+        yield f"and {left} more cases"
+    if result.hidden_cases.get("count"):
+        yield plain("hidden cases: {passed} of {count} passed".format(**result.hidden_cases))
 
 
 def _interval(speedup: Speedup) -> str:

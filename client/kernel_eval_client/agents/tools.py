@@ -87,6 +87,9 @@ class Tools:
         artifacts: arguments.Texts = None,
         device_metrics: arguments.Counters = None,
         sanitize: arguments.Sanitize = False,
+        cases: arguments.Cases = None,
+        gradients: arguments.Gradients = False,
+        determinism: arguments.Determinism = False,
         draw_on: arguments.DrawOn = "device",
         wait_s: arguments.Wait = arguments.WAIT_S,
     ) -> CallToolResult:
@@ -105,6 +108,9 @@ class Tools:
                 artifacts=artifacts,
                 device_metrics=device_metrics,
                 sanitize=sanitize or None,
+                cases=cases,
+                gradients=gradients or None,
+                determinism=determinism or None,
                 draw_on=draw_on,
             )
             job = await waiting.submit_and_wait(client, submission, wait_s, _progress_reporter(context))
