@@ -29,6 +29,7 @@ from tests.client.suite_files import (
     kernelbench_folder,
     result_of,
     safetensors,
+    workload,
 )
 
 
@@ -168,6 +169,34 @@ def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: P
     gathered = problems["gathered/bbbb0001"]
     assert gathered.reference is not None and gathered.reference.io is not None
     assert gathered.reference.io.args[1].to_dict()["tensor_spec"]["data"]["shape"] == [3]
+
+
+def test_workloads_that_differ_in_sizes_alone_are_the_cases_of_one_problem(tmp_path: Path) -> None:
+    root = flashinfer_set(tmp_path)
+    random = {"type": "random"}
+    lines = [
+        workload("scaled_rows", f"{uuid}-x", {"rows": rows}, x=random, scale={"type": "scalar", "value": scale})
+        for uuid, rows, scale in (
+            ("aaaa0001", 5, 0.5),
+            ("aaaa0002", 33, 0.5),
+            ("aaaa0003", 5, 2.0),
+            ("aaaa0004", 8, 0.5),
+        )
+    ]
+    lines.append(workload("scaled_rows", "aaaa0005", {}, x=random, scale={"type": "scalar", "value": 0.5}))
+    (root / "workloads" / "rows" / "scaled_rows.jsonl").write_text("".join(lines))
+    problems = {each.name: each for each in read(root) if each.name.startswith("scaled_rows")}
+    assert list(problems) == ["scaled_rows/aaaa0001", "scaled_rows/aaaa0003", "scaled_rows/aaaa0005"]
+    first, other, without_size = problems.values()
+    assert [(case["name"], case["arguments"]["rows"]) for case in first.options["cases"]] == [
+        ("1 aaaa0001", 5),
+        ("2 aaaa0002", 33),
+        ("3 aaaa0004", 8),
+    ]
+    assert first.reference is not None and first.reference.io is not None
+    shapes = [arg.tensor_spec.shape for arg in first.reference.io.args if arg.tensor_spec is not None]
+    assert shapes == [["rows", "width"]] * 3
+    assert "cases" not in other.options and "is no size: rows" in str(without_size.refused)
 
 
 def test_an_axis_is_worked_out_and_never_run(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Data sets of flashinfer-bench's layout: `definitions/`, `workloads/` and `solutions/`.
 
-Each workload of a definition becomes a problem. The definition's `run` is the reference, and its axes with the
-workload's values give the IO contract. Solutions in Python are the candidates.
+Each workload of a definition becomes a problem; workloads that differ in sizes alone are the cases of one. The
+definition's `run` is the reference, and its axes with the workload's values give the IO contract. Solutions in Python
+are the candidates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.flashinfer_call import with_entry
 from kernel_eval_client.suites.modules import prelude, sort_by_imports, with_prelude, without_package
-from kernel_eval_client.suites.problem import Candidate, NotConvertible, Problem
+from kernel_eval_client.suites.problem import MAX_CASES, Candidate, NotConvertible, Problem
 from kernel_eval_client.suites.safetensors import read_tensor
 from kernel_eval_client.suites.sizes import evaluate_size
 from kernel_eval_client.text_file import read_text
@@ -31,7 +33,7 @@ _RANDOM_DTYPES = ("float", "bfloat", "bool")
 
 
 def read_problems(root: Path, candidates: Path | None = None) -> Iterator[Problem]:
-    """Yields a problem for each workload of each definition. Raises CallerError for a file that it cannot read."""
+    """Yields the problems of each definition. Raises CallerError for a file that it cannot read."""
     solutions = _solutions(candidates or root / "solutions")
     for path in sorted((root / "definitions").rglob("*.json")):
         definition = _parse_object(read_text(path), path)
@@ -39,25 +41,87 @@ def read_problems(root: Path, candidates: Path | None = None) -> Iterator[Proble
         files = sorted((root / "workloads").rglob(f"{name}.jsonl"))
         if not files:
             yield Problem(name, None, refused="it has no workload, so that its variable axes have no values")
-        for file in files:
-            for number, line in enumerate(read_text(file).splitlines(), 1):
-                if line.strip():
-                    wire = _parse_object(line, f"{file}, line {number}")
-                    yield _problem(root, name, definition, wire.get("workload") or wire, solutions.get(name, []))
+        for workloads in _alike(definition, [workload for file in files for workload in _workloads(file)]):
+            yield _problem(root, name, definition, workloads, solutions.get(name, []))
 
 
-def _problem(root: Path, name: str, definition: Json, workload: Json, solutions: list[Json]) -> Problem:
-    title = f"{name}/{str(workload.get('uuid', ''))[:8] or 'workload'}"
+def _workloads(file: Path) -> Iterator[Json]:
+    for number, line in enumerate(read_text(file).splitlines(), 1):
+        if line.strip():
+            wire = _parse_object(line, f"{file}, line {number}")
+            yield wire.get("workload") or wire
+
+
+def _alike(definition: Json, workloads: Sequence[Json]) -> Iterator[Sequence[Json]]:
+    """Groups workloads that differ in sizes alone, at most MAX_CASES in a group."""
+    groups: dict[str, list[Json]] = {}
+    names = {*(definition.get("inputs") or {}), *(definition.get("outputs") or {})}
+    symbols = _symbols(definition)
+    can_vary = symbols and all(symbol.isidentifier() and symbol not in names for symbol in symbols)
+    for number, workload in enumerate(workloads):
+        inputs = workload.get("inputs") or {}
+        is_drawn = all(value.get("type") in ("random", "scalar") for value in inputs.values())
+        is_case = can_vary and is_drawn and _case(definition, workload, 0) is not None
+        key = json.dumps(inputs, sort_keys=True) if is_case else str(number)
+        groups.setdefault(key, []).append(workload)
+    for group in groups.values():
+        for start in range(0, len(group), MAX_CASES):
+            yield group[start : start + MAX_CASES]
+
+
+def _symbols(definition: Json) -> dict[str, None]:
+    """The axes of the definition's tensors that have no constant size, in order."""
+    tensors = [*(definition.get("inputs") or {}).values(), *(definition.get("outputs") or {}).values()]
+    axes = definition.get("axes") or {}
+    named = [axis for spec in tensors for axis in spec.get("shape") or () if isinstance(axis, str)]
+    return dict.fromkeys(axis for axis in named if (axes.get(axis) or {}).get("type") != "const")
+
+
+def _problem(root: Path, name: str, definition: Json, workloads: Sequence[Json], solutions: list[Json]) -> Problem:
+    title = f"{name}/{_title(workloads[0])}"
     description = str(definition.get("description") or "")
+    options: dict[str, Any] = {}
     try:
-        contract = _contract(root, definition, workload)
+        contract = _contract(root, definition, workloads[0])
+        if len(workloads) > 1:
+            options["cases"] = [_case(definition, workload, number) for number, workload in enumerate(workloads, 1)]
+            contract = _with_symbols(contract, definition)
     except NotConvertible as error:
         return Problem(title, None, about=description, refused=str(error))
     try:
         reference = _kernel(str(definition.get("reference", "")), {}, KernelType.TORCH, contract, "run")
     except NotConvertible as error:
         return Problem(title, None, about=description, refused=f"its reference: {error}")
-    return Problem(title, reference, [_candidate(solution, contract) for solution in solutions], about=description)
+    candidates = [_candidate(solution, contract) for solution in solutions]
+    return Problem(title, reference, candidates, about=description, options=options)
+
+
+def _title(workload: Json) -> str:
+    return str(workload.get("uuid", ""))[:8] or "workload"
+
+
+def _case(definition: Json, workload: Json, number: int) -> dict[str, Any] | None:
+    """The workload as a case: the sizes of the axes. None if it lacks one."""
+    try:
+        sizes = _sizes(definition.get("axes") or {}, workload.get("axes") or {})
+    except NotConvertible:
+        return None
+    arguments = {symbol: sizes.get(symbol) for symbol in _symbols(definition)}
+    has_all = all(isinstance(size, int) for size in arguments.values())
+    return {"name": f"{number} {_title(workload)}", "arguments": arguments} if has_all else None
+
+
+def _with_symbols(contract: IOContract, definition: Json) -> IOContract:
+    """The contract with the names of axes in its shapes, where these have no constant size."""
+    specs = {**(definition.get("inputs") or {}), **(definition.get("outputs") or {})}
+    symbols, args = _symbols(definition), []
+    for arg in contract.args:
+        if (tensor := arg.tensor_spec) is not None:
+            axes = zip(specs[arg.name]["shape"], tensor.shape, strict=True)
+            shape = [axis if axis in symbols else size for axis, size in axes]
+            arg = replace(arg, tensor_spec=replace(tensor, shape=shape))
+        args.append(arg)
+    return replace(contract, args=tuple(args))
 
 
 def _kernel(text: str, modules: Mapping[str, str], kind: KernelType, contract: IOContract, function: str) -> Kernel:

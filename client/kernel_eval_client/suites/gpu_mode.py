@@ -17,13 +17,11 @@ from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.gpu_mode_check import read_tolerances
 from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs
 from kernel_eval_client.suites.modules import prelude, with_prelude
-from kernel_eval_client.suites.problem import Candidate, NotConvertible, Problem
+from kernel_eval_client.suites.problem import MAX_CASES, Candidate, NotConvertible, Problem
 from kernel_eval_client.text_file import read_text
 
 TASK = "task.yml"
 SUBMISSION = "@SUBMISSION@"
-MAX_CASES = 32
-"""Maximum number of cases of a job (docs/api.md)."""
 _CLASS = re.compile(r"^class |\bnamedtuple\(", re.MULTILINE)
 _IMPORTS_REFERENCE = re.compile(rf"^\s*(?:from|import) {REFERENCE}\b", re.MULTILINE)
 """A submission gets the reference as a module if it imports it, or if the inputs may be objects of its classes."""

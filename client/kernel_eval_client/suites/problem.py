@@ -9,6 +9,9 @@ from typing import Any
 from kernel_eval_client.kernel import Kernel
 from kernel_eval_client.submission import Submission
 
+MAX_CASES = 32
+"""Maximum number of cases of a job (docs/api.md)."""
+
 
 class NotConvertible(Exception):
     """A problem or candidate that the service cannot judge; the message is the reason."""
