@@ -83,8 +83,8 @@ def _called(names: list[str], kernel: Kernel) -> str:
         Status.COMPILE_ERROR,
         f"the file has several functions ({', '.join(names)}): name the one to call in metadata.entry_point"
         if names
-        else "the C++ file has no function to call: bind one (PYBIND11_MODULE, TORCH_LIBRARY), or take or return a "
-        "torch::Tensor in it",
+        else "the C++ file has no function over torch::Tensor, and binds none (PYBIND11_MODULE, TORCH_LIBRARY): plain "
+        "CUDA C++ goes with kernel_type cuda",
     )
 
 

@@ -72,7 +72,7 @@ def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "metadata", "says"),
     [
-        ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function to call"),
+        ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function over torch::Tensor"),
         (f"{TENSORS} torch::Tensor more(torch::Tensor x) {{ return x; }}", {}, "several functions (doubled, more)"),
         (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
         ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
