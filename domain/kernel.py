@@ -48,7 +48,7 @@ class Kernel:
 
     @property
     def host_function(self) -> str | None:
-        """The host function of a `cuda` source that launches its kernels; None where the contract launches one."""
+        """The function of a `cuda` source that launches its kernels; None where the contract launches one (ADR 41)."""
         name = self.metadata.get("entry_point") if self.kernel_type is KernelType.CUDA else None
         return str(name) if name else None
 

@@ -1,1 +1,1 @@
-"""Kernel types that are Python modules: `torch` and `torch_cuda`."""
+"""Kernel types whose sources run on the host: Python modules, and C++ behind one."""

@@ -58,7 +58,7 @@ class TorchCudaBackend(PythonBackend):
         name = binding[1] if binding and binding[1] != _OWN_NAME else _NAME
         is_library = library is not None and binding is None
         extension = cpp_file.compiled(kernel, text, folder, name, is_python_module=not is_library)
-        if library and isinstance(extension, str):
+        if library and (isinstance(extension, str) or not hasattr(extension, _last(called))):
             extension = getattr(torch.ops, _NAME if library[1] == _OWN_NAME else library[1])
         module = ModuleType(name)
         vars(module)[called] = _wrapped(extension, _last(called), name)
@@ -83,8 +83,8 @@ def _called(names: list[str], kernel: Kernel) -> str:
         Status.COMPILE_ERROR,
         f"the file has several functions ({', '.join(names)}): name the one to call in metadata.entry_point"
         if names
-        else "the C++ file has no function to call: bind one (PYBIND11_MODULE, TORCH_LIBRARY), or take or return a "
-        "torch::Tensor in it",
+        else "the C++ file has no function over torch::Tensor, and binds none (PYBIND11_MODULE, TORCH_LIBRARY): plain "
+        "CUDA C++ goes with kernel_type cuda",
     )
 
 

@@ -102,6 +102,7 @@ OUTER: list[tuple[Any, str]] = [
     ({"kernel": {**GOOD, "metadata": []}}, "kernel -> metadata"),
     ({"kernel": {**GOOD, "metadata": {"function_name": 1}}}, "kernel -> metadata -> function_name"),
     ({"kernel": {**GOOD, "metadata": {"compiler_options": "-O3"}}}, "kernel -> metadata -> compiler_options"),
+    ({"kernel": {**GOOD, "metadata": {"functions": "run"}}}, "kernel -> metadata -> functions"),
     ({"kernel": kernel(TRITON_ADD, "triton")}, "kernel -> io"),
     (
         {"kernel": {**kernel(TRITON_ADD, "triton"), "metadata": {"kernel_name": []}}},

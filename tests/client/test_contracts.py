@@ -45,6 +45,7 @@ from kernel_eval_client import (
     triton,
 )
 from kernel_eval_client.contract_from_args import DTYPES
+from kernel_eval_client.kernel import entry_key
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
 from validation.inputs.contract_inputs import ContractInputs
@@ -283,6 +284,22 @@ def test_types_are_guessed_as_they_are_declared() -> None:
     wrong = [(kind, source) for kind, source in known if kind != "multi_kernel" and guess_type(source) != kind]
     assert wrong == []
     assert guess_type("", "kernel.cu") is KernelType.CUDA
+    assert guess_type("torch::Tensor run(torch::Tensor x);", "kernel.cu") is KernelType.TORCH_CUDA
+
+
+def test_an_entry_of_a_cuda_file_is_a_kernel_or_the_function_that_launches() -> None:
+    source = """
+    template <class T> __global__ void scale(T* x) { }
+    extern "C" void solve(float* x) { scale<float><<<1, 1>>>(x); }
+    """
+    entries = ("solve", "scale<float>", "of_a_macro")
+    assert [entry_key(KernelType.CUDA, source, entry) for entry in entries] == [
+        "entry_point",
+        "kernel_name",
+        "kernel_name",
+    ]
+    other = (KernelType.TRITON, KernelType.MULTI_KERNEL, KernelType.TORCH_CUDA)
+    assert [entry_key(kind, source, "solve") for kind in other] == ["kernel_name", "entry_point", "function_name"]
 
 
 def test_bodies_of_every_form_are_the_requests_that_they_stand_for() -> None:

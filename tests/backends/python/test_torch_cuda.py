@@ -50,6 +50,16 @@ def test_its_own_python_module_keeps_its_name(tmp_path: Path) -> None:
     assert in_runner(given, tmp_path, artifact).call([4.0]) == 12.0
 
 
+@pytest.mark.slow  # A second binding takes as long again.
+def test_an_operator_beside_an_empty_python_module_is_called(tmp_path: Path) -> None:
+    both = LIBRARY.replace("of_a_test", "beside_a_module") + (
+        "#include <torch/csrc/utils/pybind.h>\nPYBIND11_MODULE(beside_it, m) {}"
+    )
+    given = kernel(both, "torch_cuda")
+    executable = in_runner(given, tmp_path, in_builder(given, tmp_path))
+    assert executable.call([torch.ones(2), 5.0]).tolist() == [7.0, 7.0]
+
+
 @pytest.mark.slow  # Torch's whole header takes most of a minute.
 def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
     io: dict[str, Any] = {"args": [tensor("x", 2), tensor("out", 2, role="output")]}
@@ -62,7 +72,7 @@ def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "metadata", "says"),
     [
-        ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function to call"),
+        ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function over torch::Tensor"),
         (f"{TENSORS} torch::Tensor more(torch::Tensor x) {{ return x; }}", {}, "several functions (doubled, more)"),
         (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
         ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
