@@ -17,8 +17,8 @@ NEXT = {
     "timeout": "It did not end: look for a loop or a wait without an end, or raise `timeout`.",
     "crashed": "Its process died: look for writes out of bounds, or for code that ends the process.",
     "out_of_memory": "Make intermediate results smaller, or work block by block.",
-    "unsupported": "The worker could not run it: it has no device for it, or the shapes of `get_inputs()` change "
-    "between calls. Without a reference also: the output's form cannot be read, or changes.",
+    "unsupported": "The worker could not run it: it has no device or no package for it, or the shapes of `get_inputs()`"
+    " change between calls. Without a reference also: the output's form cannot be read, or changes.",
     "contract_mismatch": "The IO contract does not fit the kernel: names, order and types of its arguments are compared"
     " with the signature. The examples have contracts that fit.",
     "reference_failed": "Nothing was said about the candidate: the reference failed. Mend that, or choose another.",
