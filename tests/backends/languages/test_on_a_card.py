@@ -45,10 +45,11 @@ def call(name: str, folder: Path, target: Target) -> None:
     facts = in_builder(given, folder, target).facts
     work = [given.to_wire(), str(folder), target.device, target.arch, facts, EXPECTED[name]]
     caches = {"TRITON_CACHE_DIR": str(folder / "triton"), **cache_variables(folder)}
+    interpreted = {} if target.is_cuda else {"TRITON_INTERPRET": "1"}
     subprocess.run(
         [sys.executable, "-c", RUN],
         input=json.dumps(work),
-        env={**os.environ, "HOME": str(folder), **caches},
+        env={**os.environ, "HOME": str(folder), **caches, **interpreted},
         text=True,
         check=True,
         cwd=ROOT,
