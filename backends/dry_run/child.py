@@ -85,9 +85,9 @@ class World:
         pretend_triton(arch, properties, self._compile)
         self._extensions.build_ahead = lambda name, build: self._compile(f"extension {name}", build)
         torch.compile = _not_compiled
-        pretend_dlpack()
         for language in registry.imported(source):
             if language.pretend is not None:
+                pretend_dlpack()
                 language.pretend(arch, self._compile)
         return fake_world(lambda error: self.note_uncertain(summary(error)))
 

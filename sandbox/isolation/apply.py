@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from backends.languages.registry import cache_variables
 from sandbox.isolation import landlock, namespaces, seccomp, uid
 from sandbox.isolation.file_access import (
     SHARED_MEMORY,
@@ -168,6 +167,9 @@ class Confinement:
 
 def _use_as_home(folder: Path) -> None:
     """Makes the folder the working directory, and the place of all caches of libraries."""
+    # Imported here: the API's image has this module, and no backends.
+    from backends.languages.registry import cache_variables
+
     os.chdir(folder)
     os.environ |= {
         "HOME": str(folder),

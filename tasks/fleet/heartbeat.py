@@ -39,7 +39,10 @@ SETUPS = "workers:setup"
 ALL_MODELS = "gpus"
 """The set of all device models that a worker ever had."""
 
-PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
+PACKAGES = (
+    *("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings"),
+    *("helion", "tilelang", "nvidia-cutlass-dsl", "cuda-tile"),
+)
 
 log = logging.getLogger(__name__)
 

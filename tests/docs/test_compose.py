@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +143,17 @@ def test_what_a_dockerfile_names_is_there(dockerfile: str) -> None:
     assert all(importlib.util.find_spec(module) for module in re.findall(r'"-m", "([\w.]+)"', text))
     own = set(re.findall(r"^    ([A-Z_]+)=|^ENV ([A-Z_]+)=", text, re.MULTILINE))
     assert "USER service\n" in text and "HEALTHCHECK" in text and own
+
+
+@pytest.mark.parametrize(
+    "imports", ["import api; api.create_app()", "import api.gunicorn_config", "import stack.__main__"]
+)
+def test_the_api_finds_all_that_it_imports_in_its_image(imports: str, tmp_path: Path) -> None:
+    copied = set(re.findall(r"^COPY (\w+(?:\.py)?) \S+$", text_of("api.Dockerfile"), re.MULTILINE))
+    for name in copied:
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = subprocess.run([sys.executable, "-c", imports], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "api" in copied and done.returncode == 0, done.stderr
 
 
 def test_the_images_are_pinned() -> None:
