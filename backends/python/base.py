@@ -432,6 +432,4 @@ def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelF
     doing = "importing the source"
     if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
         doing += " (a line of ``` is Markdown's: send the code between them)"
-    elif isinstance(error, SyntaxError) and "__global__" in (error.text or ""):
-        doing += " (it is CUDA C++: send it with kernel_type cuda, or Python that gives it to load_inline)"
     return fault(error, doing, folder, target, Status.COMPILE_ERROR)

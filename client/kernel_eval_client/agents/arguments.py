@@ -78,6 +78,10 @@ Counters = Annotated[
 DrawOn = Annotated[Literal["device", "host"], Field(description="Where get_inputs() draws.")]
 Strictness = Annotated[Literal["task", "robust"], Field(description="robust: unusual inputs decide.")]
 Sanitize = Annotated[bool, Field(description="compute-sanitizer: bounds, races, unset memory.")]
+Name = Annotated[str | None, Field(description="For lists and pages.")]
+Gpu = Annotated[str | None, Field(description="Model to run on: h200, cpu, …")]
+Reuse = Annotated[Literal["never", "allow"], Field(description="allow: an earlier equal result will do.")]
+Profile = Annotated[bool, Field(description="List the kernels that a call launches: part=launches.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[

@@ -116,7 +116,10 @@ def test_a_faster_candidate(client: FlaskClient, records: JobStore) -> None:
         (Speedup(0.5, 0.4, 0.6, "slower"), "It is slower than the reference: 0.500 times as fast"),
         (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No significant difference in speed to the reference"),
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
-        (Speedup(1.5, 0.0, float("inf"), "not_distinguishable"), "It is too noisy to tell which is faster (speed-up at least 0)."),
+        (
+            Speedup(1.5, 0.0, float("inf"), "not_distinguishable"),
+            "too noisy to tell which is faster (speed-up at least 0).",
+        ),
         (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is reported"),
     ],
 )

@@ -126,11 +126,6 @@ def test_inputs_that_are_no_list_are_refused_with_the_form_wanted(body: str, kin
         loaded(given, tmp_path).own_inputs(1)
 
 
-def test_cuda_sent_as_python_says_which_type_takes_it(tmp_path: Path) -> None:
-    failed = refusal(kernel("#include <cuda_runtime.h>\n__global__ void k(float* x) {}\n", "torch_cuda"), tmp_path)
-    assert "it is CUDA C++: send it with kernel_type cuda" in failed.message
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
