@@ -133,7 +133,7 @@ _OF_COMPILING: _Causes = (
 )
 _OF_CONTRACT: _Causes = (
     (
-        r"no argument .*role|role.*output|writes? no output",
+        r"no argument has `\"role",
         'Give the argument that the kernel writes `"role": "output"`.',
     ),
 )

@@ -86,6 +86,10 @@ def test_it_is_imperative(sentence: str) -> None:
             outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),
             "Send it as the `kernel_type`",
         ),
+        (
+            outcome("contract_mismatch", 'no argument has `"role": "output"`; give it'),
+            "Give the argument that the kernel",
+        ),
         (outcome("reference_failed", "validation was skipped"), "Correct the reference"),
     ],
 )
