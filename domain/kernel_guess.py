@@ -77,5 +77,8 @@ def _is_cpp(source: str) -> bool:
 
 def looks_like(guess: KernelType) -> str:
     """The sentence about a source of that type."""
-    contract = " with its contract in `io`" if guess is KernelType.CUDA else ""
-    return f"{LOOKS_LIKE}{NAMES[guess]}: send it as `{guess}`{contract}"
+    contract = {
+        KernelType.CUDA: " with its contract in `io`",
+        KernelType.TRITON: " (with a contract in `io`, unless a Python function of it launches the kernel)",
+    }
+    return f"{LOOKS_LIKE}{NAMES[guess]}: send it as `{guess}`{contract.get(guess, '')}"

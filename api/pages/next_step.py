@@ -87,6 +87,8 @@ FIXED = (
 NO_REFERENCE = "Send it to `/compare` with a reference to learn whether it is right and faster."
 NEAR = 1.25
 """Ratio of a time to the least time of its work up to which little is left to gain (docs/api.md, "Headroom")."""
+MIN_BLOCKS = 4
+"""Number of blocks of a map that show how wrong elements are spread."""
 MAX_ROUNDING = 0.5
 """Maximum error of a rounding, as a part of the output's root mean square."""
 MAX_LITTLE = 0.05
@@ -100,7 +102,10 @@ LACKING_MODULE = "Do without that module: it is not installed on the worker."
 
 _Causes = tuple[tuple[str, str], ...]
 _OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
+CONSTEXPR = "Declare that parameter of the kernel as `name: tl.constexpr`."
+FENCE = "Send only the code between the two lines of ```."
 _OF_RUNTIME: _Causes = (
+    (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror", SANDBOX),
     (
         r"illegal (?:memory access|address)|misaligned address",
@@ -118,15 +123,17 @@ _OF_RUNTIME: _Causes = (
     ),
 )
 _OF_COMPILING: _Causes = (
+    (r"is Markdown's", FENCE),
+    (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (
         r"Entry point .* not found|Kernel .* not found|nothing callable",
-        "Define `class ModelNew` or `kernel_fn`, or name what the source has in `metadata.function_name`.",
+        "Define `class ModelNew` or `kernel_fn`, or name what the source has in metadata (class_name, function_name).",
     ),
     (r"ModuleNotFoundError", LACKING_MODULE),
 )
 _OF_CONTRACT: _Causes = (
     (
-        r"no argument .*role|role.*output|writes? no output",
+        r"no argument has `\"role",
         'Give the argument that the kernel writes `"role": "output"`.',
     ),
 )
@@ -175,6 +182,11 @@ EVERYWHERE = "Check the formula, the axis, the scale and the weights: it is wron
 AT_ROW_ENDS = "Check the mask or the bound of the last columns: it is wrong at the end of the rows."
 IN_LAST_ROWS = "Check the grid's size, and the bound of the last block: it is wrong in the last rows."
 IN_PART = "Compare with the reference at the first mismatch, and check the indexes: it is wrong in part."
+FEW = "Compare with the reference at the first mismatch: few elements are wrong, by a rounding, a scale or an index."
+MAX_FEW = 0.01
+"""Share of wrong elements up to which they are few."""
+MIN_SPREAD = 0.05
+"""Share of wrong elements from which, spread over all rows and columns, no index is suspected."""
 
 
 def of_result(result: Result, timeout: int | None = None) -> str:
@@ -270,9 +282,12 @@ def _by_place(where: Result) -> str | None:
         return None
     rows, columns = where["rows"], where["columns"]
     (top, bottom), (left, right) = found.rows, found.columns
-    blocks = sum(map(len, where["counts"]))
-    if where["mismatch_count"] > 0.9 * rows * columns or len(found.cells) == blocks > 1:
+    blocks, share = sum(map(len, where["counts"])), where["mismatch_count"] / max(rows * columns, 1)
+    all_over = (top, left, bottom, right) == (0, 0, rows - 1, columns - 1)
+    if share > 0.9 or len(found.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
         return EVERYWHERE
+    if share <= MAX_FEW:
+        return FEW
     if right == columns - 1 and left > 0 and top == 0:
         return AT_ROW_ENDS
     if bottom == rows - 1 and top > 0:

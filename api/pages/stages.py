@@ -14,7 +14,7 @@ LEAST = 2.0
 
 MEANS = {
     "queued": "waited for a worker",
-    "build": "compiled, without the device",
+    "build": "started a process and compiled, without the device",
     "wait_for_device": "waited for the device",
     "load": "loaded on the device",
     "validate": "first calls, compared",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 
+_BUILT_ONLY = re.compile(r"compiled for (?P<arch>\S+), and not run: (?P<why>.*)", re.DOTALL)
+_POSITION = re.compile(r"^(\S+)\((\d+)\): error:")
 GOOD, BAD, NEUTRAL, OPEN = "good", "bad", "ours", "open"
 
 HEADLINES = {
@@ -144,17 +147,18 @@ def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
             return (
                 f"It compiles, but its outputs are wrong{in_its_cases}{' (' if in_its_cases else ' in '}{wrong} of "
                 f"{words.counted(right, 'compared call')}{' there)' if in_its_cases else ''}: "
-                f"{elements} of {words.count(comparison['element_count'])} are out of tolerance. No time is reported."
+                f"{elements} of {words.count(comparison['element_count'])} "
+                f"{'is' if comparison['mismatch_count'] == 1 else 'are'} out of tolerance. No time is reported."
             )
         case Status.REFERENCE_FAILED:
             return f"Your kernel was not judged: {why}"
         case _ if not kernel.get("compiled"):
             return f"It was not built: {why}"
-        case Status.UNSUPPORTED if why.startswith("compiled for "):
-            return f"It compiles: {why}"
+        case Status.UNSUPPORTED if (built := _BUILT_ONLY.match(why)) is not None:
+            return f"It compiles for {built['arch']}. It was not run: {built['why']}"
     return f"It compiles, but: {why}"
 
 
 def _without_compile(why: str) -> str:
-    """The cause, without the words that the sentence begins with."""
-    return why.removeprefix("the source does not compile: ")
+    """The cause, without the words that the sentence begins with; a compiler's position in words."""
+    return _POSITION.sub(r"\1, line \2:", why.removeprefix("the source does not compile: "))

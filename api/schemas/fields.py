@@ -170,7 +170,7 @@ class QuerySchema(LenientSchema):
     def _known(self, data: Any, **_: Any) -> Any:
         names = list(self.load_fields)
         errors = {
-            name: [f"is no query parameter here, which are: {', '.join(names)}{question(similar_name(name, names))}"]
+            name: [f"is no query parameter here; there are: {', '.join(names)}{question(similar_name(name, names))}"]
             for name in islice((name for name in data if name not in self.load_fields), MOST_SUGGESTED)
         }
         if errors:

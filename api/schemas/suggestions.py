@@ -43,7 +43,17 @@ _VALUES = {
         "rand": "uniform",
         "random": "randn",
     },
-    **{"in": "input", "out": "output", "constant": "full", "strict": "robust", "fast": "quick", "yes": "allow"},
+    **{
+        "done": "completed",
+        "finished": "completed",
+        "pending": "queued",
+        "in": "input",
+        "out": "output",
+        "constant": "full",
+        "strict": "robust",
+        "fast": "quick",
+        "yes": "allow",
+    },
 }
 """Values that clients send for another one. A lookup, because a request may have 100,000 wrong values."""
 _PREFIXES = ("torch.", "tl.", "np.", "numpy.", "jnp.")

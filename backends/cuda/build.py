@@ -13,7 +13,7 @@ from backends.cuda.entry_selection import UnknownKernel, choose
 from backends.cuda.headers import include_folders
 from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
-from backends.cuda.source_scan import global_functions, host_functions, other_language, visible_code
+from backends.cuda.source_scan import global_functions, host_functions, visible_code
 from backends.source.build_errors import advice, first_error
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -161,8 +161,8 @@ class Build:
         return second
 
     def _advice(self, log: str) -> str:
-        if other := other_language(self.source):
-            return f"the source does not compile: {other}"
+        if self.source.lstrip().startswith("```"):
+            return "the source does not compile: a line of ``` is Markdown's: send the code between them"
         if _HOST_CODE in log:
             return f"the source does not compile: it holds host code{self._host_line(log)}. {self._host_advice()}"
         missing = re.search(r'cannot open source file "([^"]+)"', log)

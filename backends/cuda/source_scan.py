@@ -66,15 +66,6 @@ def _without_dead_block(code: str, opening: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", code[opening.start() : end]) + code[end:]
 
 
-def other_language(source: str) -> str | None:
-    """Names the other language of a source, and says what to send instead; None for CUDA C++."""
-    if re.match(r"\s*```", source):
-        return "a line of ``` is Markdown's: send the code between them"
-    if re.search(r"^(?:import \w|from \w+(?:\.\w+)* import )", source, re.MULTILINE):
-        return "it is Python, and kernel_type cuda takes CUDA C++: send it with kernel_type torch_cuda, triton or torch"
-    return None
-
-
 def global_functions(source: str) -> list[GlobalFunction]:
     """Every `__global__` function at namespace scope, in order, without repetition."""
     functions: dict[str, GlobalFunction] = {}

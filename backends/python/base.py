@@ -443,6 +443,4 @@ def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelF
     doing = "importing the source"
     if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
         doing += " (a line of ``` is Markdown's: send the code between them)"
-    elif isinstance(error, SyntaxError) and "__global__" in (error.text or ""):
-        doing += " (it is CUDA C++: send it with kernel_type cuda, or as torch_cuda with its #include lines)"
     return fault(error, doing, folder, target, Status.COMPILE_ERROR)

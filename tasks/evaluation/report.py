@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from domain.fault import KernelFault
-from domain.kernel import Kernel
-from domain.kernel_guess import other_type
+from domain.kernel import Kernel, KernelType
+from domain.kernel_guess import looks_like, other_type, uses_triton
 from domain.request import Request
 from domain.result import DeviceReport, Outcome, Report, Status
 from domain.speed.headroom import headroom
@@ -96,6 +96,9 @@ def _with_type(kernel: Kernel, fault: KernelFault) -> str:
     if fault.status not in (Status.COMPILE_ERROR, Status.CONTRACT_MISMATCH):
         return fault.message
     other = other_type(kernel.source_code, kernel.kernel_type)
+    bare = kernel.kernel_type is not KernelType.TRITON and uses_triton(kernel.source_code)
+    if other is None and bare and "Entry point" in fault.message:
+        other = looks_like(KernelType.TRITON)
     return fault.message if other is None else f"{other}; as `{kernel.kernel_type}`: {fault.message}"
 
 

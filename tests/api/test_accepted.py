@@ -108,7 +108,7 @@ def test_when_and_where(client: FlaskClient, records: JobStore, redis: Redis) ->
     problem = refused.get_json()
     assert (refused.status_code, problem["type"]) == (422, "urn:kernel-eval:problem:no-such-gpu")
     assert problem["errors"][0]["path"] == ["gpu"]
-    assert "there is no worker at all" in problem["detail"]
+    assert "available: none" in problem["detail"]
     Heartbeat(redis, "a", Device("GPU-1", 0, "NVIDIA H200", "h200"), 1, {}).beat()
     Heartbeat(redis, "b", CPU, 1, {}).beat()
     assert "there is cpu, h200" in client.post("/evaluate", json={**body, "gpu": "h100"}).get_json()["detail"]

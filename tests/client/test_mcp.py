@@ -130,7 +130,7 @@ def test_the_tools_are_described(over_http: str) -> None:
     assert all(tool.description for tool in listed) and "compare(reference_code" in (instructions or "")
     (evaluate,) = [tool for tool in listed if tool.name == "evaluate"]
     assert set(evaluate.input_schema["required"]) == {"source_code"}
-    assert len(json.dumps([tool.model_dump(mode="json") for tool in listed])) < 13_500  # A model reads all of it.
+    assert len(json.dumps([tool.model_dump(mode="json") for tool in listed])) < 14_800  # A model reads all of it.
 
 
 def test_a_job_that_is_not_waited_for(over_http: str, url: str) -> None:
@@ -289,3 +289,42 @@ def test_programs_read_no_speed_up_where_fixed_outputs_would_pass(url: str) -> N
     answer = asyncio.run(asked())
     assert set(answer.meta[tools.FIGURES]) == {"job_id", "verdict"}
     assert "here outputs fixed beforehand are right too" in answer.content[0].text
+
+
+def test_an_agent_names_its_jobs_and_chooses_where_they_run(over_http: str) -> None:
+    chosen = {"name": "doubling", "gpu": "cpu", "profile": True, "reuse": "allow"}
+    entry = {"reference_code": TWO, "reference_entry": "twice", "candidate_code": TWO, "candidate_entry": "twice"}
+    (_, alone), (_, compared), (_, listed) = call(
+        over_http,
+        ("evaluate", {"source_code": TWICE, **QUICK, **chosen}),
+        ("compare", {**entry, **QUICK, "gpu": "cpu"}),
+        ("jobs", {"limit": 2}),
+    )
+    assert alone.startswith("passed") and compared.startswith("passed")
+    assert listed.splitlines()[1].endswith(' "doubling"')
+
+
+TWO = """
+import torch
+
+def other(x):
+    return x
+
+def twice(x):
+    return x * 2
+
+def get_inputs():
+    return [torch.randn(64)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"source_code": TWICE, "timout": 9}, "for timout use timeout"),
+        ({"source_code": TWICE, "timeout": 9000}, "next: Correct timeout, and call evaluate again."),
+    ],
+)
+def test_a_wrong_call_says_what_to_correct(over_http: str, arguments: dict[str, Any], told: str) -> None:
+    ((failed, text),) = call(over_http, ("evaluate", arguments))
+    assert failed and told in text.splitlines()[-1]

@@ -23,6 +23,8 @@ from validation.inputs.tensor_spec import allocate, is_random
 GROUP, GROUP_BYTES = 64, 64 << 20
 """Maximum number and bytes of input sets drawn together: launching costs more than drawing a small set."""
 
+NO_OUTPUT = 'no argument has `"role": "output"`: give it to the one that the kernel writes. As it is,'
+
 
 class ContractInputs:
     """Draws the arguments of a contract: set 0 as the contract says, every further set under the job's secret."""
@@ -154,9 +156,11 @@ def match_arguments(candidate: IOContract, source_names: Sequence[str | None]) -
         unnamed = [index for index in unnamed if index not in initialised[-surplus:]] if surplus > 0 else unnamed
     if len(unnamed) > len(unused):
         names = ", ".join(repr(candidate.args[index].name) for index in unnamed[len(unused) :])
+        role = "" if any(argument.is_output for argument in candidate.args) else f"{NO_OUTPUT} "
         raise _mismatch(
-            f"the candidate's contract takes {len(positions)} input tensors, the reference has {len(source_names)}: "
-            f"nothing to give as {names}. Name the arguments alike in both, or give the extra ones fixed content"
+            f"{role}the candidate's contract takes {len(positions)} input tensors, the reference has "
+            f"{len(source_names)}: nothing to give as {names}. Name the arguments alike in both, or give the extra "
+            "ones fixed content"
         )
     if unnamed and len(unnamed) < len(unused):
         raise _mismatch(

@@ -89,6 +89,10 @@ Cases = Annotated[
 ]
 Gradients = Annotated[bool, Field(description="Also judge and time the backward.")]
 Determinism = Annotated[bool, Field(description="Do equal inputs give equal bits?")]
+Name = Annotated[str | None, Field(description="For lists and pages.")]
+Gpu = Annotated[str | None, Field(description="Model to run on: h200, cpu, …")]
+Reuse = Annotated[Literal["never", "allow"], Field(description="allow: an earlier equal result will do.")]
+Profile = Annotated[bool, Field(description="List the kernels that a call launches: part=launches.")]
 Offset = Annotated[int, Field(description="Character to read on from; below 0 from the end.")]
 Part = Annotated[
     Literal[

@@ -47,6 +47,10 @@ class Tools:
         device_metrics: arguments.Counters = None,
         sanitize: arguments.Sanitize = False,
         draw_on: arguments.DrawOn = "device",
+        profile: arguments.Profile = False,
+        gpu: arguments.Gpu = None,
+        reuse: arguments.Reuse = "never",
+        name: arguments.Name = None,
         wait_s: arguments.Wait = arguments.WAIT_S,
     ) -> CallToolResult:
         """Run and time one kernel alone. Says whether it compiles and runs and how fast, not whether it is right."""
@@ -62,6 +66,10 @@ class Tools:
                 device_metrics=device_metrics,
                 sanitize=sanitize or None,
                 draw_on=draw_on,
+                profile=profile or None,
+                gpu=gpu,
+                reuse=reuse,
+                label=name,
             )
             job = await waiting.submit_and_wait(client, submission, wait_s, _progress_reporter(context))
             return _answer(job, source_code)
@@ -78,6 +86,7 @@ class Tools:
         reference_io: arguments.Contract = None,
         candidate_io: arguments.Contract = None,
         candidate_entry: arguments.Entry = None,
+        reference_entry: arguments.Entry = None,
         atol: arguments.Absolute = None,
         rtol: arguments.Relative = None,
         strictness: arguments.Strictness = "task",
@@ -91,6 +100,10 @@ class Tools:
         gradients: arguments.Gradients = False,
         determinism: arguments.Determinism = False,
         draw_on: arguments.DrawOn = "device",
+        profile: arguments.Profile = False,
+        gpu: arguments.Gpu = None,
+        reuse: arguments.Reuse = "never",
+        name: arguments.Name = None,
         wait_s: arguments.Wait = arguments.WAIT_S,
     ) -> CallToolResult:
         """Is the candidate right, and how much faster than the reference? Both get the same inputs and weights."""
@@ -98,7 +111,7 @@ class Tools:
         async def ask(client: AsyncClient) -> CallToolResult:
             submission = Submission(
                 _kernel(candidate_code, candidate_type, candidate_io, candidate_entry),
-                _kernel(reference_code, reference_type, reference_io, None),
+                _kernel(reference_code, reference_type, reference_io, reference_entry),
                 num_trials=num_trials,
                 timeout=timeout,
                 atol=atol,
@@ -112,6 +125,10 @@ class Tools:
                 gradients=gradients or None,
                 determinism=determinism or None,
                 draw_on=draw_on,
+                profile=profile or None,
+                gpu=gpu,
+                reuse=reuse,
+                label=name,
             )
             job = await waiting.submit_and_wait(client, submission, wait_s, _progress_reporter(context))
             return _answer(job, candidate_code, reference_code)

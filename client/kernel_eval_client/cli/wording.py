@@ -21,7 +21,7 @@ _COMMANDS = {
     "Send it to `/compare` with a reference": "Give it to `kernel-eval compare` with a reference",
     "send it as `": "give `--type ",
     "Send it as the `kernel_type`": "Give as `--type` the one",
-    "`metadata.function_name`": "`--entry`",
+    "metadata (class_name, function_name)": "`--entry`",
     "with its contract in `io`": "and its contract with `--io`",
 }
 """What the service names, and what does the same on the command line."""

@@ -14,7 +14,7 @@ from domain.result import Status
 from tests.api import results
 
 IMPERATIVES = re.compile(
-    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Define|Do|Give|Look|Make|Mask|Name|Read|Return|Run|"
+    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Declare|Define|Do|Give|Look|Make|Mask|Name|Read|Return|Run|"
     "Send|Stop|Submit|Tell|Use|Wait|Work|Write) "
 )
 
@@ -74,6 +74,9 @@ def test_it_is_imperative(sentence: str) -> None:
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, rtol=0.01), next_step.BY_LITTLE),
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, precision_check=FAR), next_step.IN_PART),
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.0), next_step.AT_ZERO),
+        (wrong("an axis", mismatch_map=where([[1, 0, 1], [0, 1, 0], [1, 0, 1]])), next_step.EVERYWHERE),
+        (wrong("1.05 times", mismatch_map=where([[1] + [0] * 9] + [[0] * 10] * 9)), next_step.FEW),
+        (outcome("runtime_error", "arange's arguments must be of type tl.constexpr"), next_step.CONSTEXPR),
         (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),
         (outcome("runtime_error", "PermissionError: [Errno 13] no"), next_step.SANDBOX),
         (outcome("runtime_error", "CUDA error: an illegal memory access"), "Mask loads and stores"),
@@ -82,6 +85,10 @@ def test_it_is_imperative(sentence: str) -> None:
         (
             outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),
             "Send it as the `kernel_type`",
+        ),
+        (
+            outcome("contract_mismatch", 'no argument has `"role": "output"`; give it'),
+            "Give the argument that the kernel",
         ),
         (outcome("reference_failed", "validation was skipped"), "Correct the reference"),
     ],

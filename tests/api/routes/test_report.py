@@ -123,7 +123,7 @@ def test_a_faster_candidate(client: FlaskClient, records: JobStore) -> None:
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
         (
             Speedup(1.5, 0.0, float("inf"), "not_distinguishable"),
-            "It is too noisy to tell which is faster (speed-up at least 0).",
+            "too noisy to tell which is faster (speed-up at least 0).",
         ),
         (None, "A call takes 12.4 µs (± 0.40 %). No speed-up is reported"),
     ],

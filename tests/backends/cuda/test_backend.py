@@ -288,7 +288,7 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
             "has launch)",
         ),
         (f"```cuda\n{SCALE}\n```", "send the code between them"),
-        (f"import torch\nsource = '''{SCALE}'''", "send it with kernel_type torch_cuda"),
+        (f"import torch\nsource = '''{SCALE}'''", "it holds host code (line 1: `import torch`)"),
         (SCALE.replace("{ int", '{ asm("nonsense;"); int'), "Not a name of any known instruction"),
     ],
 )

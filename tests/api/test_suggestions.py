@@ -1,0 +1,88 @@
+"""What a request was probably meant to be: names of fields and parameters, values, and the type of a source."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from api.schemas.suggestions import similar_name, similar_value
+from tests.api.payloads import CUDA_ADD, RELU, TRITON_ADD, kernel, tensor
+
+Json = dict[str, Any]
+
+
+def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> Json:
+    answer = client.open(path, method=method, json=body) if body is not None else client.open(path, method=method)
+    assert answer.status_code == 400, answer.get_json()
+    found: Json = answer.get_json()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/evaluate", {"kernel": {"source": RELU, "kernel_type": "torch"}}, "did you mean `source_code`?"),
+        ("/evaluate", {"kernel": {"code": RELU, "type": "torch"}}, "did you mean `kernel_type`?"),
+        ("/evaluate", {"kernel": {"code": RELU, "type": "torch"}}, "did you mean it by `code`?"),
+        ("/evaluate", {"source_code": RELU}, "kernel: is missing; it is required: an object with `source_code` and"),
+        ("/evaluate", {"custom_kernel": kernel(RELU, "torch")}, "did you mean it by `custom_kernel`?"),
+        (
+            "/compare",
+            {"reference": 1, "candidate": 2},
+            "ref_kernel: is missing; it is required; did you mean it by `r",
+        ),
+        ("/compare", {"reference": 1, "candidate": 2}, "did you mean it by `candidate`?"),
+        ("/evaluate", {"kernel": {**kernel(CUDA_ADD, "cuda"), "io_contract": {}}}, "did you mean `io`?"),
+        ("/evaluate", {"kernel": kernel(RELU, "pytorch")}, "not 'pytorch'; did you mean `torch`?"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "CUDA")}, "not 'CUDA'; did you mean `cuda`?"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [tensor("x", [4], dtype="fp32")])}, "mean `float32`?"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [tensor("x", [4], dtype="torch.half")])}, "mean `float16`?"),
+        ("/evaluate", {"kernel": kernel(RELU, "torch"), "budget": "fast"}, "did you mean `quick`?"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "cudnn")}, "this looks like CUDA C++: send it as `cuda`"),
+        ("/evaluate", {"kernel": {"source_code": TRITON_ADD}}, "this looks like Triton: send it as `triton`"),
+        ("/evaluate", {"kernel": kernel(RELU, "cuda")}, "kernel -> kernel_type: this looks like PyTorch: send it as"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "multi_kernel")}, "metadata -> entry_point: is missing"),
+        ("/evaluate?wiat=60", {"kernel": kernel(RELU, "torch")}, "there are: wait; did you mean `wait`?"),
+    ],
+)
+def test_what_was_meant_is_said(client: FlaskClient, path: str, body: Json, says: str) -> None:
+    found = problem(client, path, body)
+    assert says in found["detail"]
+    assert found["next"].startswith("Correct `") and found["next"].endswith("`, and send the request again.")
+
+
+def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -> None:
+    assert "verdict: is no query parameter here" in problem(client, "/jobs?verdict=passed", None, "GET")["detail"]
+    assert "did you mean `completed`?" in problem(client, "/jobs?state=done", None, "GET")["detail"]
+    many = problem(client, "/jobs?" + "&".join(f"p{n}=1" for n in range(2000)), None, "GET")
+    assert len(many["errors"]) == 8
+    assert client.get("/job/nosuch/report?utm_source=mail").status_code == 404, "a page's link may have any"
+
+
+def test_the_types_of_errors_stay(client: FlaskClient) -> None:
+    errors = problem(client, "/evaluate", {"kernel": {"code": RELU, "kernel_type": "torch"}})["validation_errors"]
+    assert {each["field"]: each["type"] for each in errors} == {
+        "kernel -> source_code": "missing",
+        "kernel -> code": "extra_forbidden",
+    }
+
+
+def test_what_looks_like_nothing_gets_no_suggestion() -> None:
+    assert similar_name("zzz", ["source_code", "io"]) is None and similar_name("x" * 100, ["io"]) is None
+    assert similar_value("int3", ["int8"]) is None and similar_value(3, ["int8"]) is None
+    assert similar_name("num_trails", ["num_trials"]) == "num_trials"
+
+
+def test_many_errors_take_little_time_each(client: FlaskClient) -> None:
+    """Values are looked up, and few names of an object are compared: the time follows the size of the body."""
+    spec = {"shape": [4], "dtype": "flaot32"}
+    args = [{"name": f"x{n}", "type": "tensor", "tensor_spec": spec} for n in range(20_000)]
+    names = {f"nmae{n}": 1 for n in range(90)}
+    began = time.process_time()
+    problem(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", args)})
+    bodies = [{"kernel": {**kernel(RELU, "torch"), **names}} for _ in range(1000)]
+    assert client.post("/batch", json={"jobs": bodies}).get_json()["refused"] == 1000
+    assert time.process_time() - began < 60.0, "seconds of work, where a comparison of each would take minutes"
