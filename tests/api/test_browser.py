@@ -192,6 +192,20 @@ def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, re
     page.close()
 
 
+def test_the_browsable_document_fits_a_phone(browser: Any, url: str, redis: Redis) -> None:
+    context = browser.new_context(viewport={"width": PHONE, "height": 900}, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{url}/docs")
+    page.get_by_text("Judge a kernel against a reference").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    page.get_by_text("Judge a kernel against a reference").click()
+    page.get_by_text("Request body").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    page.get_by_role("link", name="Kernel evaluation", exact=True).click()
+    assert page.get_by_role("heading", level=1).is_visible()
+    context.close()
+
+
 def test_the_browsable_document_shows_every_group(browser: Any, url: str, redis: Redis) -> None:
     shown = browser.new_page()
     shown.goto(f"{url}/docs")
