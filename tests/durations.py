@@ -12,9 +12,9 @@ backends/dry_run/test_child backends/dry_run/test_pretended_triton backends/exte
 backends/extensions/test_jit_build backends/test_code_listings benchmarks/test_extension_stream benchmarks/test_jobs
 chaos/test_campaign
 client/test_artifacts client/test_cli client/test_confirm client/test_device_metrics client/test_documents
-client/test_events client/test_mcp client/test_mcp_jobs client/test_original_payloads
+client/test_events client/test_notebook client/test_mcp client/test_mcp_jobs client/test_original_payloads
 client/test_retries client/test_rewards client/test_service client/test_suite_command
-client/test_suites client/test_terminal docs/test_blocks docs/test_hashes docs/test_shell_blocks
+client/test_suites client/test_task_pages client/test_terminal docs/test_blocks docs/test_hashes docs/test_shell_blocks
 exploits/test_exploits frameworks/test_openenv frameworks/test_verifiers fuzz/test_campaign honest/test_honest
 mutants/test_mutants profiling/results/test_multi_process profiling/results/test_told_apart
 profiling/window/test_timed_window rights/test_rights sandbox/runner/test_tool_entry

@@ -151,13 +151,13 @@ def _describe_heat_map(heat: Any) -> str:
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """Shell commands that repeat the job. The client has the body, because the service gives no sources out."""
+    """Shell commands that repeat the job, from a file with the body that was sent."""
     key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
     again = shlex.quote(f"{address}/{view.operation}?wait=600")
     body = "-H 'Content-Type: application/json' -d @"
     seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
     lines = [
-        "# request.json is the body that was sent: the service gives no sources out.",
+        "# request.json is the body that was sent.",
         "# Where it was no file, write what stood behind -d into one.",
         f"curl -X POST {again}{key} {body}request.json",
     ]

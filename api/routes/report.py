@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from apiflask import APIBlueprint
 from flask import Response, request
 
 from api.auth.authentication import auth_required
+from api.http.context import app_context
 from api.pages import job_report, words
 from api.pages.rendering import ON, REFRESH_S, page, reloading
 from api.pages.stages import MEANS, steps
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema
 from api.schemas.page import HTML, refresh_field
+from domain.kernel import KernelType
 from tasks.jobs.job_view import JobView
+from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("report", __name__, tag="Jobs")
 
@@ -23,6 +27,15 @@ _ANSWERS: dict[Any, Any] = {
     202: {"description": "The job is not finished; the page reloads itself", **HTML},
     404: "No such job",
 }
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a side, and a name for its file."""
+
+    side: str
+    text: str
+    file: str
 
 
 class ReportQuerySchema(LenientSchema):
@@ -41,13 +54,23 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
     """
     view = find_job(job_id)
     if view.state.terminal:
-        return page(
-            "report.html", **job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
-        )
+        values = job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
+        return page("report.html", **values, sources=_sources(view))
     every_s = REFRESH_S if query_data["refresh"] == ON else None
     response = page("unfinished.html", 202, view=view, steps=steps(view.timeline), every_s=every_s, **_going_on(view))
     response.headers["Retry-After"] = str(REFRESH_S)
     return response if every_s is None else reloading(response)
+
+
+def _sources(view: JobView) -> list[Source]:
+    """The sources of both sides, as far as the service kept the job's request."""
+    kept = read_kept_request(app_context().redis, view.job_id)
+    sides = (("kernel", kept.kernel), ("reference", kept.reference)) if kept else ()
+    return [
+        Source(side, kernel.source_code, f"{side}.{'cu' if kernel.kernel_type is KernelType.CUDA else 'py'}")
+        for side, kernel in sides
+        if kernel is not None
+    ]
 
 
 def _going_on(view: JobView) -> dict[str, str]:

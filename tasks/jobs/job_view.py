@@ -62,7 +62,7 @@ class JobView:
     worker started them within their `queue_timeout`. `interim_correct` is the interim verdict of a running comparison:
     the result may still differ, because later calls are compared too. `queue_key` sorts the queued jobs; `gpu` is the
     requested model. `summary` describes a completed job in short. `batch_index` is the position among the bodies of its
-    batch. `name` is what the request calls its kernel.
+    batch. `name` is the client's own.
     """
 
     job_id: str

@@ -24,6 +24,7 @@ from tests import device_answers
 from tests.api import results
 from tests.api.routes.test_batch_page import batch_of
 from tests.api.routes.test_jobs import claimed, submit
+from tests.api.routes.test_pages import kept
 from tests.api.routes.test_report import EVIL
 from tests.tasks.artifacts import WHY_NOT, listing
 
@@ -90,7 +91,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
         job_id, attempt = claimed(client, records)
         for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
             records.enter_stage(job_id, attempt, stage)
-        records.complete(job_id, attempt, body)
+        records.complete(job_id, attempt, body, kept(f"x = {len(named)}\nreturn {EVIL}\n"))
         found[f"/job/{job_id}/report"] = word
         named.append(job_id)
     batch_id = batch_of(client, records, [*bodies, *map(results.passed, (0.4, 1.5, 1.51, 6.0))], unfinished=1)
@@ -154,6 +155,33 @@ def test_without_scripts_and_from_a_file(browser: Any, url: str, pages: dict[str
     context.close()
 
 
+def test_a_source_is_downloaded_as_it_was_sent(browser: Any, url: str, pages: dict[str, str]) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(url + next(path for path, word in pages.items() if word == "Passed"))
+    page.get_by_text("The kernel: 2 lines").click()
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Download kernel.py").click()
+    with open(started.value.path(), encoding="utf-8") as file:
+        assert (file.read(), started.value.suggested_filename) == (f"x = 0\nreturn {EVIL}\n", "kernel.py")
+    page.close()
+
+
+def test_a_filter_leads_to_a_list_and_a_form_to_two_jobs(browser: Any, url: str, pages: dict[str, str]) -> None:
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{url}/jobs")
+    page.get_by_label("Verdict").select_option(label="Wrong result")
+    page.get_by_role("button", name="Show").click()
+    chips = page.locator("td .chip").all_inner_texts()
+    assert chips and set(chips) == {"Wrong result"}
+    page.goto(f"{url}/kernel/softmax")
+    page.get_by_role("button", name="Compare").click()
+    assert page.get_by_role("heading", level=1, name="Side by side").is_visible()
+    assert page.locator("pre.diff .added").is_visible()
+    page.get_by_role("link", name="Kernel evaluation").click()
+    assert page.get_by_role("heading", level=1, name="Ready to judge").is_visible()
+    page.close()
+
+
 def test_the_page_of_a_job_becomes_its_report(browser: Any, url: str, client: FlaskClient, records: JobStore) -> None:
     job_id, attempt = claimed(client, records)
     page = browser.new_page()
@@ -190,6 +218,20 @@ def test_a_browser_follows_a_job(browser: Any, url: str, client: FlaskClient, re
     records.complete(job_id, attempt, results.passed())
     assert page.evaluate("window.following") == ["queued", "build", "time", "verdict", "done"]
     page.close()
+
+
+def test_the_browsable_document_fits_a_phone(browser: Any, url: str, redis: Redis) -> None:
+    context = browser.new_context(viewport={"width": PHONE, "height": 900}, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{url}/docs")
+    page.get_by_text("Judge a kernel against a reference").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    page.get_by_text("Judge a kernel against a reference").click()
+    page.get_by_text("Request body").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    page.get_by_role("link", name="Kernel evaluation", exact=True).click()
+    assert page.get_by_role("heading", level=1).is_visible()
+    context.close()
 
 
 def test_the_browsable_document_shows_every_group(browser: Any, url: str, redis: Redis) -> None:

@@ -21,7 +21,17 @@ from tests.docs.blocks import named
 
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "client.md"
-NAMES = ("client", "suites", "mcp", "rewards", "DEVICE_METRICS_GUIDE", "USER_MANUAL", "migration", "api")
+NAMES = (
+    "client",
+    "suites",
+    "mcp",
+    "rewards",
+    "train-a-model",
+    "DEVICE_METRICS_GUIDE",
+    "USER_MANUAL",
+    "migration",
+    "api",
+)
 DOCUMENTS = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in NAMES)]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

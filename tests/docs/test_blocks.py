@@ -25,7 +25,18 @@ SOURCES = ("api", "backends", "domain", "profiling", "sandbox", "stack", "tasks"
 NOT_RUN = {
     "README-0": "starts the whole service (tests/stack/ does); its targets are expanded by make -n",
     "README-2": "installs from an index (test_install.py installs without); test_documents.py runs its commands",
-    "USER_MANUAL-0": "`make serve` runs on, and files of the reader's; each command is parsed",
+    "first-kernel-0": "installs from an index; each command is parsed",
+    "run-for-others-1": "`make serve` runs on; its target is expanded by make -n",
+    "requests-by-type-0": "a file of the reader's; tests/client/test_task_pages.py sends each request of the page",
+    **{
+        name: "tests/client/test_task_pages.py runs it"
+        for name in (
+            *(f"first-kernel-{number}" for number in range(1, 5)),
+            *(f"why-slow-{number}" for number in range(4)),
+            "train-a-model-1",
+            "run-for-others-0",
+        )
+    },
     "DEVICE_METRICS_GUIDE-0": "needs a GPU with Nsight Compute, and files of the reader's; each command is parsed",
     "client-0": "installs from an index; each command is parsed",
     "client-8": "files and jobs of the reader's; each command is parsed, and tests/client/test_cli.py runs the like",
@@ -119,6 +130,8 @@ def test_what_it_calls_is_there(name: str) -> None:
                 assert (ROOT / file).is_file()
                 assert group in tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
             case ["source", ".venv/bin/activate"]:
+                pass
+            case ["curl", *_, "@request.json"]:
                 pass
             case ["export", setting]:
                 assert setting.partition("=")[0] == "KERNEL_EVAL_URL"

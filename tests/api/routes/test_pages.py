@@ -6,6 +6,7 @@ import json
 import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from flask.testing import FlaskClient
@@ -26,6 +27,11 @@ from tests.api.routes.test_jobs import claimed
 from tests.api.routes.test_report import EVIL, HTML, Page, assert_sound
 
 
+def kept(source: str) -> dict[str, bytes]:
+    """What a completed job keeps of a request with that source."""
+    return {NAME: zlib.compress(json.dumps(Request(Kernel(source, KernelType.TORCH)).to_wire()).encode())}
+
+
 class Jobs:
     """Completes jobs."""
 
@@ -35,9 +41,7 @@ class Jobs:
     def __call__(self, body: dict[str, Any], name: str = "", source: str = "") -> str:
         """A completed job of that name, which kept the source."""
         job_id, attempt = claimed(self.client, self.records)
-        request = json.dumps(Request(Kernel(source, KernelType.TORCH)).to_wire())
-        texts = {NAME: zlib.compress(request.encode())} if source else {}
-        assert self.records.complete(job_id, attempt, body, texts)
+        assert self.records.complete(job_id, attempt, body, kept(source) if source else {})
         if name:
             self.redis.hset(f"job:{job_id}", "name", name)
         return job_id
@@ -147,6 +151,15 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     assert [option["value"] for option in page.those("option") if "selected" in option] == [jobs[1], jobs[4]]
     report = shown(client, f"/job/{jobs[0]}/report")
     assert name in report.text and {"href": "/kernel/team/softmax%20%3Crows%3E"} in report.those("a")
+
+
+def test_a_report_shows_the_source_that_was_kept(client: FlaskClient, completed: Jobs) -> None:
+    source = f"# {EVIL}\nreturn 'a/b?'\n"
+    page = shown(client, f"/job/{completed(results.passed(), source=source)}/report")
+    (link,) = [link for link in page.those("a") if "download" in link]
+    assert (link["download"], unquote(link["href"])) == ("kernel.py", f"data:text/plain;charset=utf-8,{source}")
+    assert f"# {EVIL}" in page.text and "The kernel: 2 lines" in page.text
+    assert "Sources" not in shown(client, f"/job/{completed(results.passed())}/report").text
 
 
 def test_attempts_on_another_task_are_listed_and_not_compared(client: FlaskClient, completed: Jobs) -> None:
