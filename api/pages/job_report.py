@@ -151,21 +151,25 @@ def _describe_heat_map(heat: Any) -> str:
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """Shell commands that repeat the job, from a file with the body that was sent."""
+    """Shell commands that repeat the job."""
     key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
     again = shlex.quote(f"{address}/{view.operation}?wait=600")
     body = "-H 'Content-Type: application/json' -d @"
     seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
+    repeat = shlex.quote(f"{address}/job/{view.job_id}/again?wait=600")
     lines = [
-        "# request.json is the body that was sent.",
-        "# Where it was no file, write what stood behind -d into one.",
-        f"curl -X POST {again}{key} {body}request.json",
+        "# The same request again, on other inputs.",
+        f"curl -X POST {repeat}{key}",
+        "",
+        "# What was sent, for its owner.",
+        f"curl {shlex.quote(f'{address}/job/{view.job_id}/source')}{key}",
     ]
     if seed:
         chosen = shlex.quote(f'. + {{"replay_seed": "{seed}"}}')
         lines += [
             "",
-            "# The very same inputs, to look for a bug. A time on known inputs belongs in no ranking.",
+            "# The very same inputs, to look for a bug: request.json is the body that was sent.",
+            "# A time on known inputs belongs in no ranking.",
             f"jq {chosen} request.json | curl -X POST {again}{key} {body}-",
         ]
     if (view.result or {}).get("speedup"):

@@ -18,6 +18,8 @@ Result = Mapping[str, Any]
 
 _BUILT_ONLY = re.compile(r"compiled for (?P<arch>\S+), and not run: (?P<why>.*)", re.DOTALL)
 _POSITION = re.compile(r"^(\S+)\((\d+)\): error:")
+LEAST = 1e-9
+"""Least speed-up that is turned into a slow-down: none may be divided by 0."""
 GOOD, BAD, NEUTRAL, OPEN = "good", "bad", "ours", "open"
 
 HEADLINES = {
@@ -112,7 +114,7 @@ def _compared(speedup: Result) -> str:
         case "faster":
             return f"It is {words.figure(ratio)} times as fast as the reference ({interval})."
         case "slower" if low == 0:
-            return f"It is at least {words.figure(1 / high)} times slower than the reference."
+            return f"It is at least {words.figure(1 / max(high, LEAST))} times slower than the reference."
         case "slower":
             return f"It is slower than the reference: {words.figure(ratio)} times as fast ({interval})."
     if high is None or low == 0:

@@ -89,6 +89,8 @@ class World:
             if language.pretend is not None:
                 pretend_dlpack()
                 language.pretend(arch, self._compile)
+            if language.compilers:  # An exception there may come of the pretence: the run tells what is wrong.
+                self.note_uncertain(f"{language.title} may look at the GPU, which a builder does not see")
         return fake_world(lambda error: self.note_uncertain(summary(error)))
 
     def note_uncertain(self, reason: str) -> None:

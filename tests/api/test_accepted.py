@@ -111,7 +111,7 @@ def test_when_and_where(client: FlaskClient, records: JobStore, redis: Redis) ->
     assert "available: none" in problem["detail"]
     Heartbeat(redis, "a", Device("GPU-1", 0, "NVIDIA H200", "h200"), 1, {}).beat()
     Heartbeat(redis, "b", CPU, 1, {}).beat()
-    assert "there is cpu, h200" in client.post("/evaluate", json={**body, "gpu": "h100"}).get_json()["detail"]
+    assert "available: cpu, h200" in client.post("/evaluate", json={**body, "gpu": "h100"}).get_json()["detail"]
     batch = client.post("/batch", json={"jobs": [body, {**body, "gpu": "h100"}]}).get_json()
     assert ["problem" in entry for entry in batch["jobs"]] == [False, True]
     assert records.claim("a worker") is not None

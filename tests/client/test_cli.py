@@ -260,7 +260,7 @@ def test_ctrl_c_in_a_batch_shows_what_is_judged(run: Command, files: Path, monke
     monkeypatch.setattr(Client, "map", interrupted)
     (files / "hangs.py").unlink()
     assert run("batch", files, *QUICK, "--concurrency", "1") == 130
-    assert "\n1 passed\n" in run.out and "Stopped: 2 have no verdict" in run.err
+    assert "\n1 passed\n" in run.out and "Stopped: 2 without a verdict" in run.err
 
 
 def test_watch_judges_again_when_the_file_is_saved(run: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,3 +390,15 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(arguments)
     assert raised.value.code == 2
+
+
+def test_doctor_tells_a_refused_key_by_its_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Reply(401, {"type": "urn:kernel-eval:problem:key-required", "detail": "an API key is needed"})
+    told = Told(answer=lambda asked: Reply(200, {"status": "healthy"}) if asked.path == "/health" else refused)
+    monkeypatch.setenv("KERNEL_EVAL_API_KEY", "secret")
+    monkeypatch.setenv("KERNEL_EVAL_URL", "http://elsewhere.example")
+    with listening(told):
+        assert main(["doctor", "--url", told.url]) == 2
+    assert "KERNEL_EVAL_API_KEY belongs to another one and was not sent" in capsys.readouterr().out

@@ -280,3 +280,13 @@ def test_verl_is_told_of_failures_and_of_words_that_mean_nothing() -> None:
     assert reward_of(reward_router_address="a", reward_model_tokenizer=None, speed=2.0).shaping.speed == 2.0
     with pytest.raises(TypeError, match="nosuch"):
         reward_of(nosuch=1)
+
+
+def test_a_reference_that_fails_is_warned_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    broken = TWICE.replace("x * 2", "torch.nosuch(x)")
+    reward = KernelReward(url, options={"num_trials": 6, "budget": "quick"})
+    first, _, other = reward([RIGHT, RIGHT, RIGHT], reference=[broken, broken, TWICE])
+    assert first is None and other is not None
+    (warning,) = caplog.messages
+    assert warning.startswith("2 of 3 completions have no reward, because their reference fails; correct it in the")
+    assert "nosuch" in warning

@@ -119,6 +119,7 @@ def test_a_faster_candidate(client: FlaskClient, records: JobStore) -> None:
     ("speedup", "says"),
     [
         (Speedup(0.5, 0.4, 0.6, "slower"), "It is slower than the reference: 0.500 times as fast"),
+        (Speedup(0.0007, 0.0, 0.00149, "slower"), "It is at least 671 times slower than the reference."),
         (Speedup(1.0, 0.9, 1.1, "not_distinguishable"), "No significant difference in speed to the reference"),
         (Speedup(30.0, 30.0, float("inf"), "faster"), "It is at least 30.0 times as fast as the reference."),
         (
