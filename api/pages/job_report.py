@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import baselines, evidence, facts, words
+from api.pages import baselines, evidence, facts, next_step, words
 from api.pages.cases import cases_figure, cases_text, sizes_figure
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
@@ -36,6 +36,7 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
         "stages_text": _describe_stages(timeline),
         "lasted_s": timeline[-1].began_s if timeline else 0.0,
         "commands": _commands(view, address, keyed=keyed),
+        "next": next_step.of_job(view),
         "result": None,
     }
     if view.state is State.COMPLETED and view.result is not None:

@@ -14,7 +14,7 @@ from api.http.problems import Kind, Problem
 from api.pages.rendering import ON, page, reloading
 from api.pages.several_jobs import history, side_by_side, suite
 from api.routes.jobs import find_job
-from api.schemas.fields import LenientSchema, Text
+from api.schemas.fields import QuerySchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
 from tasks.jobs.job_search import MAX_SEARCHED, JobFilter, search
 from tasks.jobs.kept_request import read_kept_request
@@ -24,7 +24,7 @@ blueprint = APIBlueprint("pages", __name__, tag="Jobs")
 _PAGE: dict[Any, Any] = {200: {"description": "The page", **HTML}, 404: "No such job"}
 
 
-class SideBySideQuerySchema(LenientSchema):
+class SideBySideQuerySchema(QuerySchema):
     """The two jobs to compare."""
 
     first = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of a job."})

@@ -7,7 +7,7 @@ from typing import Any
 from marshmallow import validate
 
 from api.pages.rendering import OFF, ON
-from api.schemas.fields import LenientSchema, Text
+from api.schemas.fields import QuerySchema, Text
 
 HTML: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
 """The media type of a page, for the OpenAPI document."""
@@ -21,7 +21,7 @@ def refresh_field(default: str = OFF) -> Text:
     return Text(validate=validate.OneOf((ON, OFF)), load_default=default, metadata={"description": description})
 
 
-class RefreshQuerySchema(LenientSchema):
+class RefreshQuerySchema(QuerySchema):
     """How a page behaves in the browser."""
 
     refresh = refresh_field()

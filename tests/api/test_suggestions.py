@@ -55,7 +55,7 @@ def test_what_was_meant_is_said(client: FlaskClient, path: str, body: Json, says
 
 
 def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -> None:
-    assert "verdict: is no query parameter here" in problem(client, "/jobs?verdict=passed", None, "GET")["detail"]
+    assert "virdict: is no query parameter here" in problem(client, "/jobs?virdict=passed", None, "GET")["detail"]
     assert "did you mean `completed`?" in problem(client, "/jobs?state=done", None, "GET")["detail"]
     many = problem(client, "/jobs?" + "&".join(f"p{n}=1" for n in range(2000)), None, "GET")
     assert len(many["errors"]) == 8
