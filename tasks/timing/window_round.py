@@ -26,7 +26,8 @@ def run_round(
     only where asked for; host clocks do not.
     """
     rounds = window_runner.rounds
-    window_runner.shuffle_allocations(slots, setups)
+    # In turns: equal kernels must not differ because one of them always gets its memory second.
+    window_runner.shuffle_allocations(slots, setups, order)
     fill = rounds.prepare_fill(slots)
     in_window = fills_in_window(setups[order[0].role], from_contract=rounds.inputs.contract is not None)
     if not in_window:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from profiling.results.samples import WindowSetup
@@ -30,9 +30,11 @@ class WindowRunner:
         """The roles with a window that waited for the device behind the gate, once."""
         self.windows_s = 0.0
 
-    def shuffle_allocations(self, slots: dict[str, Slots], setups: dict[str, WindowSetup]) -> None:
-        """Moves the memory between launches for every kernel (tasks.timing.allocation_shuffle)."""
-        for kernel_run in self.kernel_runs:
+    def shuffle_allocations(
+        self, slots: dict[str, Slots], setups: dict[str, WindowSetup], order: Sequence[KernelRun] = ()
+    ) -> None:
+        """Moves the memory between launches for every kernel, in that order (tasks.timing.allocation_shuffle)."""
+        for kernel_run in order or self.kernel_runs:
             self.shuffle_allocations_of(kernel_run, slots, setups)
 
     def shuffle_allocations_of(
