@@ -35,7 +35,7 @@ _LANGUAGES = {
 }
 """The decorators that show a kernel's language."""
 _PYTHON = re.compile(
-    r"^[ \t]*(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b|def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[^;{\n]*:[ \t]*$|@\w)",
+    r"^[ \t]*(?:import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b|def[ \t]+\w+[ \t]*\(|class[ \t]+\w[^;{\n]*:[ \t]*$|@\w)",
     re.MULTILINE,
 )
 _CUDA = re.compile(r"\b__global__\b|^[ \t]*#[ \t]*include\b", re.MULTILINE)

@@ -21,7 +21,7 @@ from domain.kernel import Kernel
 from domain.request import Request
 from domain.settings import settings
 from tasks.jobs.job_view import JobView
-from tasks.jobs.kept_request import MAX_KEPT, read_kept_request
+from tasks.jobs.kept_request import MAX_KEPT, MAX_UNPACKED, read_kept_request
 
 blueprint = APIBlueprint("sources", __name__, tag="Jobs")
 
@@ -78,7 +78,8 @@ def find_request(view: JobView) -> Request:
     request = read_kept_request(app_context().redis, view.job_id)
     if request is None:
         reason = (
-            f"it was too large (over {MAX_KEPT >> 10} KiB), or an earlier version of the service judged it"
+            f"it was too large (over {MAX_KEPT >> 10} KiB as stored, or {MAX_UNPACKED >> 20} MiB as sent), or an "
+            "earlier version of the service judged it"
             if settings().keep_sources
             else "the operator keeps none (KEEP_SOURCES)"
         )

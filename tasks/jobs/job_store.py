@@ -114,7 +114,7 @@ class JobStore:
 
     def get(self, job_id: str) -> JobView | None:
         """The job with its result; None if it is unknown or has expired."""
-        reply = self._read({"id": job_id})
+        reply = self._read({"id": job_id}) if _may_exist(job_id) else None
         if reply is None:
             return None
         view = JobView.from_reply(job_id, reply)
@@ -193,7 +193,8 @@ class JobStore:
 
     def cancel(self, job_id: str) -> JobView | None:
         """Cancel a queued job at once, ask the worker of a running one to stop; None for an unknown job."""
-        self._cancel({"id": job_id})
+        if _may_exist(job_id):
+            self._cancel({"id": job_id})
         return self.get(job_id)
 
     def cancel_many(self, job_ids: Sequence[str], key_id: str | None = None) -> list[tuple[JobView, bool]]:
@@ -297,6 +298,8 @@ class JobStore:
         With a batch or an API key, `state` filters the `limit` jobs that were read, so fewer may be returned. A batch
         belongs to one API key; for another key it is empty.
         """
+        if batch_id and not _may_exist(batch_id):
+            return []
         index = _index(state, batch_id, key_id)
         newest = "+inf" if before is None else f"({before:.6f}"
         job_ids = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
@@ -330,7 +333,7 @@ class JobStore:
 
     def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
         """The known jobs among these, without their results."""
-        ids = list(job_ids)
+        ids = [job_id for job_id in job_ids if _may_exist(job_id)]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hgetall(f"job:{job_id}")
@@ -348,6 +351,11 @@ class JobStore:
 def _storable(reason: str) -> str:
     """Truncate to REASON_CHARS, and replace lone surrogates, which UTF-8 cannot encode."""
     return reason[:REASON_CHARS].encode(errors="replace").decode()
+
+
+def _may_exist(given_id: str) -> bool:
+    """Whether a job or a batch may have that id. With a colon it would name another key of a job (`shared/job.lua`)."""
+    return ":" not in given_id
 
 
 def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str:

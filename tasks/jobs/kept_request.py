@@ -21,12 +21,18 @@ NAME = "request"
 MAX_KEPT = 256 << 10
 """Maximum size of a kept request, in bytes as stored: a source of the maximum size fits when it is compressed,
 tensors in a contract may not."""
+MAX_UNPACKED = 16 << 20
+"""Maximum size of a kept request before compression, in bytes: each view of a page unpacks it. Zeros of 60 MiB would
+take 60 KiB as stored."""
 
 
 def kept_request(request: Request) -> dict[str, bytes]:
     """What a completed job keeps of its request, by name; empty if it is too large or if the operator keeps none."""
-    packed = zlib.compress(json.dumps(request.to_wire(), separators=(",", ":")).encode())
-    return {NAME: packed} if settings().keep_sources and len(packed) <= MAX_KEPT else {}
+    text = json.dumps(request.to_wire(), separators=(",", ":"))
+    if not settings().keep_sources or len(text) > MAX_UNPACKED:
+        return {}
+    packed = zlib.compress(text.encode())
+    return {NAME: packed} if len(packed) <= MAX_KEPT else {}
 
 
 def read_kept_request(redis: Redis, job_id: str) -> Request | None:

@@ -72,3 +72,9 @@ def test_a_megabyte_takes_no_time_that_a_client_could_use() -> None:
     for line in ("class a(", "@", " " * 40, "#", "def a"):
         assert not uses_triton((line + "\n") * 100_000)
         guess_type((line + "\n") * 100_000)
+
+
+@pytest.mark.parametrize("line", ["class " + "a" * 1_000_000, "class a" + ": " * 500_000 + ";"])
+def test_one_line_of_a_megabyte_takes_no_time_either(line: str) -> None:
+    """The API asks, and a worker's own process does: a rule over the square of it would stop both for an hour."""
+    assert other_type(f"{line}\n__global__", KernelType.CUDA) is None

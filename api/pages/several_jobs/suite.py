@@ -58,11 +58,13 @@ def template_values(prefix: str, found: Found, now: float) -> dict[str, Any]:
     for view in found.views:
         if view.name is not None and SEPARATOR in view.name:
             newest.setdefault(view.name, view)
-    names = sorted({name.rpartition(SEPARATOR)[2] for name in newest})
+    of_candidate: dict[str, list[JobView]] = {}
+    for name, view in newest.items():
+        of_candidate.setdefault(name.rpartition(SEPARATOR)[2], []).append(view)
     best = _best(newest.values())
-    scores = [_score("Best of all" if len(names) > 1 else names[0], best)] if names else []
-    if len(names) > 1:
-        scores += [_score(one, _best(v for name, v in newest.items() if _candidate(name) == one)) for one in names]
+    scores = [_score(candidate, _best(views)) for candidate, views in sorted(of_candidate.items())]
+    if len(scores) > 1:
+        scores.insert(0, _score("Best of all", best))
     return {
         "prefix": prefix,
         "rows": sorted(rows(best, now), key=lambda row: row.title),
@@ -73,10 +75,6 @@ def template_values(prefix: str, found: Found, now: float) -> dict[str, Any]:
         "unfinished": sum(not view.state.terminal for view in newest.values()),
         "now": now,
     }
-
-
-def _candidate(name: str) -> str:
-    return name.rpartition(SEPARATOR)[2]
 
 
 def _best(views: Iterable[JobView]) -> list[JobView]:

@@ -20,11 +20,13 @@ from tests.api.keyed import Holder, app_with, holder
 from tests.api.payloads import RELU, kernel
 from tests.tasks.artifacts import TEXT, listed
 
+NAME = "its_owners_name:v2"
 SOURCE, REFERENCE, OUTPUT, DIGEST = "word_of_the_source", "word_of_the_reference", "printed_by_the_kernel", "a11ce" * 10
 BODY = {
     "custom_kernel": kernel(f"# {SOURCE}\n{RELU}", "torch"),
     "ref_kernel": kernel(f"# {REFERENCE}\n{RELU}", "torch"),
     "artifacts": ["ptx"],
+    "name": NAME,
 }
 ACCEPTED = ("application/json", "text/html")
 QUERIES = ("", "?limit=1", "?state=completed", "?state=queued", "?state=running", "?cursor=99999999999")
@@ -41,7 +43,7 @@ class Work:
 
     @property
     def marks(self) -> set[str]:
-        return {self.done, self.running, self.batch, *self.queued, OUTPUT, DIGEST, TEXT.splitlines()[0]}
+        return {self.done, self.running, self.batch, *self.queued, NAME, OUTPUT, DIGEST, TEXT.splitlines()[0]}
 
 
 @pytest.fixture
@@ -120,8 +122,20 @@ def test_another_key_reads_none_of_it_wherever_it_looks(
     assert stream.status_code == 404 and stream.content_type == "application/problem+json"
 
 
+def test_pages_of_several_jobs_and_repeats_are_their_owners(alice: Holder, mallory: Holder, work: Work) -> None:
+    paths = [f"/side-by-side?first={work.done}&second={work.running}", f"/kernel/{NAME}"]
+    assert [alice("GET", path).status_code for path in paths] == [200, 200]
+    assert [mallory("GET", path).status_code for path in paths] == [404, 404]
+    own = mallory("POST", "/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()["job_id"]
+    assert mallory("GET", f"/side-by-side?first={own}&second={work.done}").status_code == 404
+    assert {mallory("POST", f"/job/{work.done}/{repeat}").status_code for repeat in ("again", "confirm")} == {404}
+    for path in (f"/jobs?name={NAME}", f"/jobs?batch_id={work.batch}", "/jobs?text=owner", "/suite"):
+        found = mallory("GET", path).get_data(as_text=True)
+        assert not {work.done, work.running, *work.queued} & set(found.split('"')), path
+
+
 def test_another_key_that_hands_in_the_same_is_told_nothing(alice: Holder, mallory: Holder, work: Work) -> None:
-    again = {**BODY, "reuse": "allow"}
+    again = {**BODY, "reuse": "allow", "name": None}
     own, other = (who("POST", "/compare", json=again) for who in (alice, mallory))
     assert (own.status_code, own.get_json()["reused_from"]["job_id"]) == (200, work.done)
     assert other.status_code == 202 and not [mark for mark in work.marks if mark in other.get_data(as_text=True)]

@@ -17,7 +17,7 @@ from tasks.evaluation.celery_task import execute
 from tasks.fleet.heartbeat import NAMES
 from tasks.jobs.job_queue import Message
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.kept_request import MAX_KEPT, kept_request, read_kept_request
+from tasks.jobs.kept_request import MAX_KEPT, MAX_UNPACKED, kept_request, read_kept_request
 from tests.tasks.example_jobs import COMPARE, EVALUATE
 
 FASTER = Report(
@@ -128,6 +128,7 @@ def test_a_request_that_was_too_large(client: FlaskClient, records: JobStore, re
     noise = random.Random(0).randbytes(MAX_KEPT).hex()
     large = replace(COMPARE, kernel=Kernel(noise + noise[::-1], KernelType.CUDA))
     assert kept_request(large) == {}
+    assert kept_request(replace(COMPARE, kernel=Kernel(" " * (MAX_UNPACKED + 1), KernelType.CUDA))) == {}
     judged(records, request=large)
     assert "too large" in refused(client, 410, "request-gone")
 

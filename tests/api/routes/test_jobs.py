@@ -80,6 +80,21 @@ def test_unknown_job(client: FlaskClient, method: str, job_id: str) -> None:
         assert job_id[:100] in answer.get_json()["error"]
 
 
+@pytest.mark.parametrize("part", ["request", "result", "artifacts", "bodies"])
+def test_another_key_of_a_job_is_no_job(client: FlaskClient, redis: Redis, part: str) -> None:
+    """The other keys of a job begin with the job's own: a reader would get an error of ours, or of the broker."""
+    redis.hset("job:a:artifacts", "candidate/add.ptx", "x")
+    redis.set(f"batch:a:{part}", "x")
+    if part != "artifacts":
+        redis.set(f"job:a:{part}", "x")
+    paths = [f"/job/a:{part}{rest}" for rest in ("", "/report", "/source")]
+    paths += [f"/batch/a:{part}", f"/jobs?batch_id=a:{part}", f"/side-by-side?first=a:{part}&second=b"]
+    assert {path: client.get(path).status_code for path in paths} == dict.fromkeys(paths, 404)
+    assert client.delete(f"/job/a:{part}").status_code == 404
+    answer = client.post("/jobs/cancel", json={"job_ids": [f"a:{part}"]})
+    assert answer.get_json()["not_found"] == [f"a:{part}"]
+
+
 def test_waiting_ends_with_the_result(client: FlaskClient, records: JobStore) -> None:
     def judge() -> None:
         (job,) = records.list()
