@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from redis import Redis
 
+from domain.job import State
 from domain.request import Request
 from tasks.jobs.job_scripts import transition
 from tasks.node.redis_client import text
@@ -145,8 +146,11 @@ class JobQueue:
 
     def request(self, job_id: str) -> Request | None:
         """The request of a job that has not ended; None if it has, or is unknown. ValueError if it is unreadable."""
-        stored = self._redis.get(f"job:{job_id}:request")
-        return read_request(stored) if stored is not None else None
+        with self._redis.pipeline() as pipe:
+            stored, state = pipe.get(f"job:{job_id}:request").hget(f"job:{job_id}", "state").execute()
+        # A failed or cancelled job keeps its request, for its owner.
+        ended = state is not None and State(text(state)).terminal
+        return read_request(stored) if stored is not None and not ended else None
 
     def drop_shares(self) -> None:
         """Remove fair shares that no longer influence the order."""

@@ -97,7 +97,7 @@ class Played:
     def nothing(self, *_: object) -> None:
         """Takes a message, or a step that has no effect here."""
 
-    send = post = request = close = check_frozen = thaw = nothing
+    send = post = request = close = check_frozen = thaw = reserve_call = nothing
 
     def window(self, monkeypatch: pytest.MonkeyPatch, *, deferred_readback: bool = False) -> Clock:
         """One window, number 1; with deferred readback the outputs are number 2."""
