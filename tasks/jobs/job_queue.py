@@ -147,7 +147,9 @@ class JobQueue:
     def request(self, job_id: str) -> Request | None:
         """The request of a job that has not ended; None if it has, or is unknown. ValueError if it is unreadable."""
         with self._redis.pipeline() as pipe:
-            stored, state = pipe.get(f"job:{job_id}:request").hget(f"job:{job_id}", "state").execute()
+            pipe.get(f"job:{job_id}:request")
+            pipe.hget(f"job:{job_id}", "state")
+            stored, state = pipe.execute()
         # A failed or cancelled job keeps its request, for its owner.
         ended = state is not None and State(text(state)).terminal
         return read_request(stored) if stored is not None and not ended else None
