@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def compiled(kernel: Kernel, text: str, folder: Path, name: str, *, is_python_mo
     if not path.exists() or path.read_bytes() != text.encode():
         path.write_bytes(text.encode())
     options, _ = compiler_options.translate(kernel.metadata)
-    own_options = [option for option in options if option != compiler_options.RELAXED]
+    # ninja reads them, and hands them to a shell.
+    own_options = [shlex.quote(each).replace("$", "$$") for each in options if each != compiler_options.RELAXED]
     return cpp_extension.load(
         name,
         [str(path)],

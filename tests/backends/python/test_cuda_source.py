@@ -106,6 +106,21 @@ def test_a_stream_is_handed_in_and_is_no_argument(tmp_path: Path) -> None:
     assert in_builder(given, tmp_path, H200).facts["parameters"] == "(float*, cudaStream_t)"
 
 
+@with_nvcc
+def test_an_options_value_is_no_word_of_a_shell(tmp_path: Path) -> None:
+    source = """
+    #define TEXT(x) TEXT_OF(x)
+    #define TEXT_OF(x) #x
+    static_assert(SIZE == 8 && sizeof TEXT(WORD) == 6);
+    void solve(float* y) {}
+    """
+    options = ["-DSIZE=(1<<3)", "-DWORD=a;b c"]
+    given = kernel(source, "cuda", contract(Y), entry_point="solve", compiler_options=options)
+    with pytest.raises(KernelFault) as caught:
+        in_builder(given, tmp_path)
+    assert caught.value.compiled, caught.value.log
+
+
 @pytest.mark.parametrize(
     ("entry", "says"),
     [

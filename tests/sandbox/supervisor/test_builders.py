@@ -82,6 +82,18 @@ def test_an_option_that_names_files_is_refused(session: Callable[..., Session], 
     assert "root:" not in told(opened, fault)
 
 
+@with_nvcc
+@pytest.mark.parametrize("line", ['#include "/etc/passwd"', r'asm(".incbin \"/etc/passwd\"");'])
+def test_host_code_of_cuda_takes_in_no_file_of_the_host(session: Callable[..., Session], line: str) -> None:
+    opened = session(60.0)
+    fault = fault_of(
+        opened, Kernel(f"{line}\nvoid solve(float* x) {{}}", KernelType.CUDA, IO, {"entry_point": "solve"})
+    )
+    assert fault.status is Status.COMPILE_ERROR
+    text = told(opened, fault)
+    assert "root:" not in text and "/etc/passwd" in text, text
+
+
 @pytest.mark.parametrize("compiler", [["g++", "-x", "c++"], pytest.param([NVCC, "-x", "cu"], marks=with_nvcc)])
 def test_a_compiler_that_a_source_runs_reads_no_file_of_the_host(
     session: Callable[..., Session], compiler: list[str]
