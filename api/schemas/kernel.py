@@ -34,6 +34,8 @@ _FUNCTION = re.compile(
     re.MULTILINE,
 )
 """A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
+_CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
+"""What may become part of the C++ that the service adds to a source, which no report shows."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 
@@ -78,6 +80,8 @@ class KernelSchema(ObjectSchema):
             value = metadata.get(key)
             if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
                 errors[key] = ["must be an array of strings"]
+        if "functions" not in errors and not all(map(_CPP_FUNCTION.fullmatch, metadata.get("functions") or ())):
+            errors["functions"] = ["must be names of C++ functions, such as forward or ops::forward"]
         if data["kernel_type"] == KernelType.MULTI_KERNEL and not metadata.get("entry_point"):
             errors["entry_point"] = ["is missing; multi_kernel needs the name of the Python function to call"]
         if errors:

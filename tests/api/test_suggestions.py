@@ -86,3 +86,12 @@ def test_many_errors_take_little_time_each(client: FlaskClient) -> None:
     bodies = [{"kernel": {**kernel(RELU, "torch"), **names}} for _ in range(1000)]
     assert client.post("/batch", json={"jobs": bodies}).get_json()["refused"] == 1000
     assert time.process_time() - began < 60.0, "seconds of work, where a comparison of each would take minutes"
+
+
+@pytest.mark.parametrize("functions", [["f); } int g = (1"], ["a b"], [""], [7]])
+def test_a_function_to_bind_is_a_name_and_no_other_code(client: FlaskClient, functions: Any) -> None:
+    sent = {"kernel_type": "torch_cuda", "source_code": "#include <torch/extension.h>\n", "metadata": {}}
+    refused = problem(client, "/evaluate", {"kernel": {**sent, "metadata": {"functions": functions}}})
+    assert "kernel -> metadata -> functions: must be" in refused["detail"]
+    sent["metadata"] = {"functions": ["forward", "ops::forward"]}
+    assert client.post("/evaluate", json={"kernel": sent}).status_code == 202
