@@ -29,7 +29,10 @@ POLL_S = 0.1
 TOLD = 6000
 """Characters of the worker's log, where a test fails beside it."""
 
-EXAMPLES = ("torch-layer-norm", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm", "compare-wrong", "crashes")
+EXAMPLES = (
+    *("torch-layer-norm", "triton-vector-add", "cuda-saxpy", "multi-kernel-rms-norm", "compare-wrong", "crashes"),
+    *("gluon-scaled-add", "helion-softmax", "tilelang-scaled-add", "cute-dsl-scaled-add"),
+)
 """Of each kernel type one, a comparison, and a process that ends by a signal."""
 SOURCE = Path(__file__).with_name("host_extension.py").read_text(encoding="utf-8")
 EXTENSION = Example(
