@@ -60,7 +60,7 @@ class Ledger:
         raise TimeoutError(f"the service is not healthy after {BACK_S:.0f} s")
 
     def post(self, example: Example) -> Trial:
-        self.trials.append(Trial.post(self.client, example, example.on_cpu))
+        self.trials.append(Trial.post(self.client, example, example.expected(gpu=False)))
         return self.trials[-1]
 
     def wait(self, trials: list[Trial], event: Callable[[], None] | None = None) -> None:
