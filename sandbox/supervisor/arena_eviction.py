@@ -26,7 +26,7 @@ class ArenaEviction:
 
     def __init__(self, has_room: Callable[[int], bool]) -> None:
         self.shortages = 0
-        """How often a session, or the referee, lacked memory for its next call, and another arena had to go."""
+        """How often a session, or the referee, lacked memory for its next call: an arena had to go, or none could."""
         self._has_room = has_room
         self._holders: list[ArenaHolder] = []
         """From the least to the most recently used arena."""
@@ -40,10 +40,10 @@ class ArenaEviction:
 
     def evict_next(self, but: ArenaHolder | None = None) -> bool:
         """Evicts the arena that was used longest ago, but not that session's; False if there is no other."""
-        self.shortages += 1
         for holder in self._holders:
             if holder is not but:
                 self.evict(holder)
+                self.shortages += 1
                 return True
         return False
 

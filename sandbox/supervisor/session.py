@@ -325,7 +325,10 @@ class Session:
     def reserve_call(self) -> None:
         """Has the runner allocate what a large call takes, off the clock. While it cannot, others give way."""
         while self.call_bytes and self.runner.request({"op": "reserve_call"}).get("reserved") is not True:
-            if self._eviction is None or not self._eviction.evict_next(but=self):
+            if self._eviction is None:
+                return
+            if not self._eviction.evict_next(but=self):
+                self._eviction.shortages += 1  # Its call allocates on the clock, or does with less.
                 return
 
     def evict_others(self) -> None:

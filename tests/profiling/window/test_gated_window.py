@@ -228,3 +228,19 @@ def test_ends_process_suspended_past_the_limit_queries_once_more(
 ) -> None:
     stuck: Any = Stuck(monkeypatch, 0, queries)
     assert DeviceClock(stuck).ends(5.0) is ended
+
+
+def test_gated_window_others_give_way_when_the_referee_lacks_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    played, lacks = Played(), [True]
+    played.evict_others = played.note("evict others")  # type: ignore[attr-defined]
+    empty = torch.empty
+
+    def allocated(*size: Any, **options: Any) -> torch.Tensor:
+        if size == (snapshot_bytes,) and lacks and lacks.pop():
+            raise torch.OutOfMemoryError
+        return empty(*size, **options)
+
+    snapshot_bytes = Slots(1, [torch.zeros(2)], (), [torch.zeros(2)], "cpu").output_bytes
+    monkeypatch.setattr(torch, "empty", allocated)
+    assert played.window(monkeypatch) == Clock(2.0, 0.5)
+    assert "evict others" in played.noted

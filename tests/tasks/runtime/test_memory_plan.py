@@ -142,3 +142,23 @@ def test_an_arena_goes_only_if_another_and_the_referees_copy_of_the_outputs_do_n
     job.worker.eviction.make_room(second, 14 * GIB)
     assert plan.shortages == shortages
     assert (first.arena_bytes == 0) == (shortages > 0)
+
+
+@pytest.mark.parametrize(("free", "arenas_left"), [(19 * GIB, 2), (18 * GIB, 1), (4 * GIB, 0)])
+def test_arenas_go_until_the_next_inputs_have_room(free: int, arenas_left: int) -> None:
+    card = Card(56 * GIB)
+    job = Job(card)
+    plan = MemoryPlan(cast(Any, job), cast(Any, [Run("reference"), Run("candidate")]))
+    plan.admit(6 * GIB, 1 * GIB)
+    runners = [Runner(card, 7 * GIB), Runner(card, 7 * GIB)]
+    card.free = 80 * GIB
+    for runner in runners:
+        job.worker.eviction.make_room(runner, 0)
+    card.free = free
+    plan.make_room_to_draw()
+    assert sum(runner.arena_bytes > 0 for runner in runners) == arenas_left
+    assert plan.shortages == 2 - arenas_left, "each arena that had to go counts, and no try without one"
+    card.free = 0
+    for _ in range(3):
+        plan.make_room_to_draw()
+    assert plan.shortages == 2
