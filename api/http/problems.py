@@ -203,7 +203,7 @@ def respond(error: HTTPError) -> Response:
             "next": next_step.OF_STATUS.get(error.status_code, next_step.OF_PROBLEM["invalid-request"]),
         }
     if prefers_page():
-        texts = {name: str(body[name]) for name in ("title", "detail", "next")}
+        texts: dict[str, Any] = {name: str(body[name]) for name in ("title", "detail", "next")}
         response = page(
             "problem.html", error.status_code, **texts, error_status=error.status_code, url=request.base_url
         )

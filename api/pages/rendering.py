@@ -26,21 +26,20 @@ ON, OFF = "on", "off"
 """Whether a page reloads itself."""
 
 
-def page(template: str, /, status: int = 200, **values: Any) -> Response:
-    """The response with that page. `values` may hold untrusted text, which is escaped."""
+def page(template: str, /, status: int = 200, *, reloads: bool = False, **values: Any) -> Response:
+    """The response with that page. `values` may hold untrusted text, which is escaped.
+
+    With `reloads` the browser reloads it every REFRESH_S. By a header: the accessibility rules forbid a page to do so
+    by itself.
+    """
     environment, style, policy = _prepared()
     text = environment.get_template(template).render(style=style, policy=policy, **values)
     response = Response(text, status, content_type=CONTENT_TYPE)
     response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
-    return response
-
-
-def reloading(response: Response) -> Response:
-    """The page, which the browser reloads every REFRESH_S. By a header: the accessibility rules forbid a page to do so
-    by itself."""
-    response.headers["Refresh"] = str(REFRESH_S)
+    if reloads:
+        response.headers["Refresh"] = str(REFRESH_S)
     return response
 
 

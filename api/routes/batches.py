@@ -12,7 +12,7 @@ from api.http import responses
 from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem, prefers_page
-from api.pages.rendering import ON, page, reloading
+from api.pages.rendering import ON, page
 from api.pages.several_jobs import batch
 from api.schemas.batch import BatchViewSchema, line, progress
 from api.schemas.page import ALSO_A_PAGE, refresh_field
@@ -41,13 +41,11 @@ def read(batch_id: str, query_data: dict[str, Any]) -> Response:
     """
     views, headers = responses.wait_for_jobs(find_batch(batch_id), query_data)
     if prefers_page():
-        values, refreshes = (
-            batch.template_values(batch_id, views, app_context().records.now()),
-            query_data["refresh"] == ON,
-        )
-        response = page("batch.html", **values, refreshes=refreshes)
+        values = batch.template_values(batch_id, views, app_context().records.now())
+        refreshes = query_data["refresh"] == ON
         # Nothing changes any more once all have ended.
-        response = reloading(response) if refreshes and values["unfinished"] else response
+        reloads = refreshes and bool(values["unfinished"])
+        response = page("batch.html", reloads=reloads, **values, refreshes=refreshes)
     else:
         response = jsonify({"batch_id": batch_id, **progress(views), "jobs": [line(view) for view in views]})
     response.headers.update({"Vary": "Accept", **headers})

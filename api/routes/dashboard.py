@@ -14,7 +14,7 @@ from api.http.context import app_context
 from api.http.problems import prefers_page
 from api.openapi import documentation
 from api.pages import overview
-from api.pages.rendering import ON, page, reloading
+from api.pages.rendering import ON, page
 from api.schemas.job import location, outcome
 from api.schemas.page import ALSO_A_PAGE, RefreshQuerySchema
 from domain.job import State
@@ -62,8 +62,7 @@ def dashboard(query_data: dict[str, Any]) -> Response:
         template_members = overview.template_values(counters, alive, recent, leading, RANKED, now)
         template_members |= {"key_name": key.name if key else None, "keyed": auth_required()}
         refreshes = query_data["refresh"] == ON
-        response = page("dashboard.html", **template_members, refreshes=refreshes)
-        response = reloading(response) if refreshes else response
+        response = page("dashboard.html", reloads=refreshes, **template_members, refreshes=refreshes)
     else:
         response = jsonify(
             {

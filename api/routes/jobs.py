@@ -14,7 +14,7 @@ from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
 from api.http.problems import FieldError, Kind, Problem, invalid, prefers_page
 from api.openapi import request_examples
-from api.pages.rendering import ON, page, reloading
+from api.pages.rendering import ON, page
 from api.pages.several_jobs import job_list
 from api.routes import batches
 from api.schemas.fields import QuerySchema, RealNumber, Text, WholeNumber, one_of
@@ -155,8 +155,8 @@ def listing(query_data: dict[str, Any]) -> Response:
     if shows_page:
         query = {name: value for name, value in request.args.items() if name in query_data and value}
         values = job_list.template_values(found, query, app_context().records.now())
-        response = page("jobs.html", **values, key_name=getattr(caller(), "name", None))
-        response = reloading(response) if query_data["refresh"] == ON else response
+        key_name = getattr(caller(), "name", None)
+        response = page("jobs.html", reloads=query_data["refresh"] == ON, **values, key_name=key_name)
     else:
         cursor = None if found.cursor is None else f"{found.cursor:.6f}"
         response = jsonify({"jobs": [summary(view) for view in found.views], "next_cursor": cursor})

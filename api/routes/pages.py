@@ -11,7 +11,7 @@ from marshmallow import validate
 from api.auth.authentication import caller_id
 from api.http.context import app_context
 from api.http.problems import Kind, Problem
-from api.pages.rendering import ON, page, reloading
+from api.pages.rendering import ON, page
 from api.pages.several_jobs import history, side_by_side, suite
 from api.routes.jobs import find_job
 from api.schemas.fields import QuerySchema, Text
@@ -54,8 +54,7 @@ def attempts(name: str, query_data: dict[str, Any]) -> Response:
         )
     refreshes = query_data["refresh"] == ON
     values = history.template_values(name, found, records.now())
-    response = page("history.html", **values, refreshes=refreshes, path=request.path)
-    return reloading(response) if refreshes else response
+    return page("history.html", reloads=refreshes, **values, refreshes=refreshes, path=request.path)
 
 
 class SuiteQuerySchema(RefreshQuerySchema):
@@ -77,8 +76,8 @@ def score(query_data: dict[str, Any]) -> Response:
     records, prefix = app_context().records, query_data["name"]
     found = search(records, JobFilter(name_prefix=prefix), limit=MAX_SEARCHED, key_id=caller_id())
     values, refreshes = suite.template_values(prefix, found, records.now()), query_data["refresh"] == ON
-    response = page("suite.html", **values, refreshes=refreshes)
-    return reloading(response) if refreshes and values["unfinished"] else response
+    reloads = refreshes and bool(values["unfinished"])
+    return page("suite.html", reloads=reloads, **values, refreshes=refreshes)
 
 
 def _source(job_id: str) -> str | None:

@@ -11,7 +11,7 @@ from flask import Response, request
 from api.auth.authentication import auth_required
 from api.http.context import app_context
 from api.pages import job_report, words
-from api.pages.rendering import ON, REFRESH_S, page, reloading
+from api.pages.rendering import ON, REFRESH_S, page
 from api.pages.stages import MEANS, steps
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema
@@ -56,10 +56,11 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
     if view.state.terminal:
         values = job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
         return page("report.html", **values, sources=_sources(view))
-    every_s = REFRESH_S if query_data["refresh"] == ON else None
-    response = page("unfinished.html", 202, view=view, steps=steps(view.timeline), every_s=every_s, **_going_on(view))
+    reloads = query_data["refresh"] == ON
+    values = {"steps": steps(view.timeline), "every_s": REFRESH_S if reloads else None, **_going_on(view)}
+    response = page("unfinished.html", 202, reloads=reloads, view=view, **values)
     response.headers["Retry-After"] = str(REFRESH_S)
-    return response if every_s is None else reloading(response)
+    return response
 
 
 def _sources(view: JobView) -> list[Source]:
