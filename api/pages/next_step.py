@@ -1,4 +1,4 @@
-"""What to do next, as one imperative sentence: by the verdict and its cause, by a job's state, and by a problem's kind.
+"""The next step as one imperative sentence: by the verdict and its cause, by a job's state, and by a problem's kind.
 
 HTTP, the report, the command line and the tools for agents all show these sentences; docs/errors.md prints the tables.
 """

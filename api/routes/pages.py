@@ -58,7 +58,7 @@ def attempts(name: str, query_data: dict[str, Any]) -> Response:
 
 
 class SuiteQuerySchema(RefreshQuerySchema):
-    """Which suite, and how its page behaves."""
+    """Selects the suite, and how its page behaves."""
 
     name = Text(
         load_default="",

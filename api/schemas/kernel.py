@@ -35,7 +35,7 @@ _FUNCTION = re.compile(
 )
 """A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
-"""What may become part of the C++ that the service adds to a source, which no report shows."""
+"""The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 

@@ -1,4 +1,4 @@
-"""What the query of a page may say."""
+"""The query parameters that pages share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name or a value of a request was probably meant to be."""
+"""Suggests the name or the value that a request probably meant."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class SourceDiff:
 
 
 def source_diff(first: str | None, second: str | None) -> SourceDiff:
-    """What was removed from the first source and added by the second; None for a source that is not stored."""
+    """The lines that the second source lacks or adds; None stands for a source that is not stored."""
     if first is None or second is None:
         return SourceDiff((), "The service did not keep the source of both jobs.")
     before, after = first.splitlines(), second.splitlines()
