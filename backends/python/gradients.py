@@ -72,7 +72,7 @@ def find_gradients(
         named = dict(module.named_parameters()) if module is not None else {}
         learned = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         differentiated = [outputs[number] for number in numbers]
-        cotangents = list(map(torch.randn_like, differentiated))
+        cotangents = list(map(_random_signs, differentiated))
         wanted = [*leaves.values(), *learned.values()]
         gradients = torch.autograd.grad(differentiated, wanted, cotangents, allow_unused=True)
     present = [gradient is not None for gradient in gradients]
@@ -83,6 +83,11 @@ def find_gradients(
         "cotangents": [_contiguous(output) for output in differentiated],
         "scale": _scale([gradient for gradient in gradients if gradient is not None]),
     }
+
+
+def _random_signs(output: torch.Tensor) -> torch.Tensor:
+    """Cotangents of magnitude one: one normal draw for a scalar output may be near zero, and its scale too large."""
+    return torch.where(torch.rand(output.shape, device=output.device) < 0.5, -1.0, 1.0).to(output.dtype)
 
 
 def _scale(gradients: list[torch.Tensor]) -> float:

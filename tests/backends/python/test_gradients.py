@@ -52,7 +52,7 @@ def test_the_gradients_of_a_call(executable: Executable) -> None:
     ("body", "least", "most"),
     [
         ("x * 5", 1.0, 1.0),
-        ("x.mean()", 2.0**9, 2.0**13),
+        ("x.mean()", 2.0**11, 2.0**11),
         ("(x * 2.0**-40).sum()", 2.0**24, 2.0**24),
         ("(x.half() * 1e-3).sum() + (x * 50).sum()", 1.0, 8.0),
         ("x * 0", 1.0, 1.0),
