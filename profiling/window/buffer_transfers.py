@@ -32,7 +32,7 @@ class BufferTransfers:
 
     def upload(self) -> None:
         """Copies fresh inputs and poisoned outputs to the arena, and flushes the L2 cache."""
-        self.device.copy(self.slots.image, self.arena.bytes[: self.slots.size])
+        write_image(self.device, self.slots, self.arena)
         self.device.flush_cache()
 
     def clear_inputs(self) -> None:
@@ -44,3 +44,9 @@ class BufferTransfers:
     def copy_outputs(self) -> None:
         """Copies every output to the referee's private memory."""
         self.snapshot.copy_(self.arena.bytes[self.slots.inputs_end : self.slots.size])
+
+
+def write_image(device: Device, slots: Slots, arena: Arena) -> None:
+    """Writes the contents of all calls to the arena: the image, and poison where the image has no outputs."""
+    device.copy(slots.image, arena.bytes[: slots.image.numel()])
+    slots.poison_outputs(arena.bytes)

@@ -21,6 +21,10 @@ store past the end shows, even of bytes that were loaded past the end of an inpu
 """
 POISON = 0xFF
 """Byte that fills output slots before every window: NaN in every float type, so that an unwritten element shows."""
+LARGE_OUTPUTS = 1 << 28
+"""Bytes of returned outputs from which on the image has none, because poison needs no copy to come from."""
+PIECE = 1 << 26
+"""Bytes that are compared with poison at a time."""
 
 
 class Slots:
@@ -66,11 +70,26 @@ class Slots:
 
     @cached_property
     def image(self) -> torch.Tensor:
-        """The contents of all calls in the referee's private memory, allocated at first use."""
-        image = torch.full((self.size,), POISON, dtype=torch.uint8, device=self._device)
-        for guard in self._guards(image[self.inputs_end :]):
-            guard.random_(0, 256)
+        """The contents of all calls in the referee's private memory, allocated at first use; of inputs alone if outputs
+        are large."""
+        end = self.inputs_end if self._is_without_outputs else self.size
+        image = torch.full((end,), POISON, dtype=torch.uint8, device=self._device)
+        if not self._is_without_outputs:
+            for guard in self._guards(image[self.inputs_end :]):
+                guard.random_(0, 256)
         return image
+
+    @property
+    def _is_without_outputs(self) -> bool:
+        return self.returned and self.output_bytes >= LARGE_OUTPUTS
+
+    @cached_property
+    def _drawn_guards(self) -> list[torch.Tensor]:
+        """The random bytes after each output, for all calls: [calls, bytes]."""
+        if not self._is_without_outputs:
+            return self._guards(self.image[self.inputs_end :])
+        forms = self._guards(torch.empty(self.output_bytes, dtype=torch.uint8, device="meta"))
+        return [torch.randint(256, form.shape, dtype=torch.uint8, device=self._device) for form in forms]
 
     @property
     def output_bytes(self) -> int:
@@ -141,7 +160,28 @@ class Slots:
             memory[: self.inputs_end].fill_(POISON)
         else:
             memory[: self.inputs_end].copy_(noise)
-        memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
+        if self._is_without_outputs:
+            self.poison_outputs(memory)
+        else:
+            memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
+
+    def poison_outputs(self, memory: torch.Tensor) -> None:
+        """Resets large outputs, which the image leaves out, in an arena; on a GPU by kernels, not by a copy engine."""
+        if self._is_without_outputs:
+            outputs = memory[self.inputs_end : self.size]
+            outputs.view(torch.int64).fill_(-1)
+            for guard, drawn in zip(self._guards(outputs), self._drawn_guards, strict=True):
+                torch.bitwise_or(drawn, 0, out=guard)
+
+    def is_reset(self, snapshot: torch.Tensor) -> bool:
+        """Whether a snapshot of the output region has what it had before the calls."""
+        if not self._is_without_outputs:
+            return torch.equal(snapshot.view(torch.int64), self.image[self.inputs_end :].view(torch.int64))
+        calls = snapshot.view(self.calls, -1)
+        starts = [ref.offset - self.inputs_end for ref in self.outputs]
+        outputs = [calls[:, start : start + ref.span] for start, ref in zip(starts, self.outputs, strict=True)]
+        pieces = (piece for output in outputs for call in output for piece in call.split(PIECE))
+        return not self.overrun(snapshot) and all(bool((piece == POISON).all()) for piece in pieces)
 
     def view_at(self, number: int, form: TensorRef, memory: torch.Tensor) -> torch.Tensor | None:
         """A view of `memory` for all calls, [calls, ...]: `form` within the argument tensor of that number.
@@ -157,7 +197,7 @@ class Slots:
     def broadcast(self, args: list[Any]) -> None:
         """Writes the same arguments into the slot of every call."""
         self.fill(0, [args])
-        for begin, end in ((0, self.inputs_end), (self.inputs_end, self.size)):
+        for begin, end in ((0, self.inputs_end), (self.inputs_end, self.image.numel())):
             if end > begin:
                 calls = self.image[begin:end].view(self.calls, -1)
                 calls[1:] = calls[0]
@@ -226,8 +266,7 @@ class Slots:
 
     def overrun(self, snapshot: torch.Tensor) -> bool:
         """Whether the guard bytes between the outputs of a snapshot were written."""
-        drawn = self._guards(self.image[self.inputs_end :])
-        return any(not torch.equal(*pair) for pair in zip(self._guards(snapshot), drawn, strict=True))
+        return any(not torch.equal(*pair) for pair in zip(self._guards(snapshot), self._drawn_guards, strict=True))
 
     def _guards(self, outputs: torch.Tensor) -> list[torch.Tensor]:
         """The guard bytes after each output, for all calls at once, in a copy of the output region."""

@@ -27,7 +27,7 @@ import torch
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.gpu.timing_device import Device
-from profiling.window.buffer_transfers import BufferTransfers, Overwritten
+from profiling.window.buffer_transfers import BufferTransfers, Overwritten, write_image
 from profiling.window.call_buffers import Slots
 from profiling.window.device_clock import DeviceClock
 from sandbox.protocol.arena import Arena
@@ -147,7 +147,7 @@ class WindowSession:
             self._expect("armed", arm_within if gated else None)
         except TimeoutError:
             # The queued calls will run. They need real inputs: an index from old memory could crash the kernel.
-            arena.bytes[: slots.size].copy_(slots.image)
+            write_image(self.device, slots, arena)
             self.device.synchronize()
             self._call_off(gate)
             raise GateClosed from None
@@ -177,7 +177,7 @@ class WindowSession:
         """
         arena = self.session.reserve(slots.size)
         self._send_layout(slots, arena)
-        self.device.copy(slots.image, arena.bytes[: slots.size])
+        write_image(self.device, slots, arena)
         self.device.synchronize()
         self.session.shift_allocations(size)
 

@@ -28,8 +28,8 @@ COPIES_USUAL = 6
 """Copies of a call's inputs and outputs for each kernel: arena, image, snapshot and outputs, and two of the null
 runner."""
 COPIES_OF_INPUTS, COPIES_OF_OUTPUTS = 2, 4
-"""Copies for one call if arenas are evicted: arena and image of both, two snapshots, and the output in the
-kernel's own memory."""
+"""Copies for one call if arenas are evicted: arena and image of the inputs; arena, two snapshots, and the kernel's own
+memory of the outputs."""
 SLACK = 1 << 30
 """Device memory in bytes that is kept free beside what a call is known to need."""
 MAX_HELD_SHARE = 0.5

@@ -26,7 +26,7 @@ from sandbox.supervisor.messages import ArgumentView
 from tasks.runtime.null_window_cache import NullKind
 from tasks.timing.null_window_recheck import Check, CheckNullWindows
 from tasks.timing.window_runner import WindowRunner
-from validation.compare.bitwise import differing, identical
+from validation.compare.bitwise import differing
 from validation.compare.comparison import BATCH, agree
 
 RESERVE_S = 1.0
@@ -249,7 +249,7 @@ class CrossChecks:
             for other in self._rounds.kernel_runs[:-1]
         }
         window = windows[self._candidate.role] = self._run_deferred(slots, readback)
-        nothing = identical(window.snapshot, layout.image[layout.inputs_end :])
+        nothing = layout.is_reset(window.snapshot)
         self._rounds.judge(slots, windows, OUTPUT_NOT_KEPT if nothing else None)
         if len(windows) == 1 and OTHER_ANSWERS not in self.flags:
             usual = self._window_runner.run(self._candidate, slots, self._setup)

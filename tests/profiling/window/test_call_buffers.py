@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from domain.value import TensorRef, leaves
-from profiling.window.call_buffers import GUARD, Slots
-from sandbox.protocol.arena import stored_shape, view
+from profiling.gpu.timing_device import Device
+from profiling.window import call_buffers
+from profiling.window.buffer_transfers import write_image
+from profiling.window.call_buffers import GUARD, POISON, Slots
+from sandbox.protocol.arena import HostArena, stored_shape, view
 from validation.compare.bitwise import identical
 
 CALLS, SIZE = 3, 10
@@ -158,6 +161,42 @@ def test_a_wipe_leaves_nothing_of_inputs_and_clears_outputs(noisy: bool) -> None
     else:
         assert torch.equal(memory[: slots.inputs_end], noise) and noise.unique().tolist() == [0, 1]
     assert torch.equal(memory[slots.inputs_end :], slots.image[slots.inputs_end :])
+
+
+@pytest.fixture(params=["in the image", "beside the image"])
+def outputs_returned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slots:
+    """Calls that return two outputs, one with gaps; both large enough, or not, to be left out of the image."""
+    if request.param == "beside the image":
+        monkeypatch.setattr(call_buffers, "LARGE_OUTPUTS", 1)
+    outputs = [torch.ones(4, 6)[:, :3], torch.ones(SIZE)]
+    slots = Slots(CALLS, [torch.ones(SIZE)], (), outputs, "cpu")
+    slots.broadcast([torch.ones(SIZE)])
+    assert (slots.image.numel() == slots.inputs_end) is (request.param == "beside the image")
+    return slots
+
+
+def test_an_arena_starts_with_inputs_poison_and_guards(outputs_returned: Slots) -> None:
+    arena = HostArena(outputs_returned.size)
+    arena.bytes.zero_()
+    write_image(Device("cpu"), outputs_returned, arena)
+    snapshot = arena.bytes[outputs_returned.inputs_end : outputs_returned.size]
+    assert all(outputs_returned.arguments(call, arena.bytes)[0].eq(1).all() for call in range(CALLS))
+    assert all(stack.isnan().all() for stack in outputs_returned.read_stacked(snapshot))
+    assert outputs_returned.is_reset(snapshot) and not outputs_returned.overrun(snapshot)
+    arena.bytes.zero_()
+    outputs_returned.clear(arena.bytes)
+    assert outputs_returned.is_reset(snapshot) and arena.bytes[: outputs_returned.inputs_end].eq(POISON).all()
+
+
+def test_one_changed_byte_of_the_outputs_shows(outputs_returned: Slots) -> None:
+    reset = torch.empty(outputs_returned.size, dtype=torch.uint8)
+    outputs_returned.clear(reset)
+    outputs, stride = reset[outputs_returned.inputs_end :], outputs_returned.output_bytes // CALLS
+    gap, last = 3 * 4, outputs_returned.outputs[1].offset - outputs_returned.inputs_end + SIZE * 4 - 1
+    for place, is_guard in ((0, False), (gap, False), (last + stride, False), (last + 1, True), (stride - 1, True)):
+        changed = outputs.clone()
+        changed[place] ^= 1
+        assert not outputs_returned.is_reset(changed) and outputs_returned.overrun(changed) is is_guard
 
 
 def test_what_lies_in_an_argument_is_read_in_every_call_and_never_past_it() -> None:
