@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
 
 from domain.paths import ROOT
+from kernel_eval_client.cli.main import main
 from kernel_eval_client.cli.no_submission import not_a_submission
 from kernel_eval_client.cli.source import Choices, submissions_in
 from kernel_eval_client.kernel import KernelType
@@ -51,3 +53,13 @@ def test_no_kernel_of_the_corpus_is_skipped() -> None:
         and not_a_submission(each.source, names.get(each.kernel_type, "a.py"), None)
     ]
     assert skipped == []
+
+
+def test_a_source_that_is_only_read_makes_python_warn_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('PATTERN = "\\ "\n')
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert main(["batch", str(tmp_path), "--url", "http://127.0.0.1:9"]) == 2
+        assert not seen
+        not_a_submission((tmp_path / "a.py").read_text(), "a.py", None)
+    assert len(seen) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,9 @@ def run() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Parses the arguments, runs the command and returns the exit status."""
-    with streams.cleaned():
+    with streams.cleaned(), warnings.catch_warnings():
+        # Python's remarks about a source that the client only reads, such as an invalid escape sequence.
+        warnings.filterwarnings("ignore", module="<unknown>")
         parsed = parse(arguments)
         try:
             from kernel_eval_client.cli.dispatch import dispatch
