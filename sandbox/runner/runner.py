@@ -310,6 +310,12 @@ class Runner:
             lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)
         )
 
+    def free_cache(self, _: Message) -> Message:
+        """Gives back the device memory that calls leave cached, and the pad before it."""
+        self.pad = None
+        torch.cuda.empty_cache()
+        return {"op": "ok"}
+
     def shift_allocations(self, message: Message) -> Message:
         """Shifts the kernel's temporary device memory to new addresses, behind a pad, and runs the calls once.
 

@@ -264,6 +264,10 @@ class Session:
         """Calls until warm, then once for the tool above the runner."""
         self.runner.request({"op": "inspect", "args": values.encode(self.place(args)), "warm_up": warm_up})
 
+    def free_cache(self) -> None:
+        """Has the runner give back the device memory that its calls keep."""
+        self.runner.request({"op": "free_cache"})
+
     def shift_allocations(self, size: int) -> None:
         """Has the runner move the device memory that its calls keep, behind a pad of `size` bytes."""
         self.runner.request({"op": "shift_allocations", "bytes": size})

@@ -23,5 +23,19 @@ def shuffle_allocations(kernel_run: KernelRun, slots: Slots, setup: WindowSetup)
     It runs before the slots are filled for the next window, because a runner must not see those inputs before their
     release.
     """
-    if setup.moves_memory and slots.filled and kernel_run.window_session is not None:
+    if kernel_run.window_session is not None and _is_moved(slots, setup):
         kernel_run.window_session.shift_allocations(slots, PAD_STEP * (1 + secrets.randbelow(PAD_STEPS)))
+
+
+def free_memory_to_move(kernel_run: KernelRun, slots: Slots, setup: WindowSetup) -> None:
+    """Gives back the memory that `shuffle_allocations` would move. Raises KernelFault if the runner fails.
+
+    Where it runs for all kernels first, each may get what another had. A process that frees and allocates by itself
+    always gets its own part of the device's memory again, and a large call's time depends on that part.
+    """
+    if kernel_run.session is not None and _is_moved(slots, setup):
+        kernel_run.session.free_cache()
+
+
+def _is_moved(slots: Slots, setup: WindowSetup) -> bool:
+    return setup.moves_memory and slots.filled

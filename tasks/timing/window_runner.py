@@ -12,7 +12,7 @@ from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, W
 from tasks.correctness.trials import Trials
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
-from tasks.timing.allocation_shuffle import shuffle_allocations
+from tasks.timing.allocation_shuffle import free_memory_to_move, shuffle_allocations
 
 
 class WindowRunner:
@@ -34,7 +34,11 @@ class WindowRunner:
         self, slots: dict[str, Slots], setups: dict[str, WindowSetup], order: Sequence[KernelRun] = ()
     ) -> None:
         """Moves the memory between launches for every kernel, in that order (tasks.timing.allocation_shuffle)."""
-        for kernel_run in order or self.kernel_runs:
+        kernel_runs = order or self.kernel_runs
+        for kernel_run in kernel_runs:
+            with kernel_run.attribute_faults():
+                free_memory_to_move(kernel_run, slots[kernel_run.role], setups[kernel_run.role])
+        for kernel_run in kernel_runs:
             self.shuffle_allocations_of(kernel_run, slots, setups)
 
     def shuffle_allocations_of(

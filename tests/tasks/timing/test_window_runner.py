@@ -1,12 +1,15 @@
-"""When a kernel's windows leave the gate: with windows made up, as only a GPU has a gate."""
+"""When a kernel's windows leave the gate, and when its memory moves: with runners made up, as only a GPU has a gate."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
+import torch
 
 from profiling.results.samples import WindowSetup
+from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed
 from tasks.timing.window_runner import WindowRunner
 
@@ -48,3 +51,35 @@ def test_a_kernel_is_streamed_once_it_waited_for_the_device_in_two_windows(block
     runner = WindowRunner(cast(Any, Rounds(blocked)))
     assert windows_of(runner, 4)[min(blocked, 2) :] == ["window"] * (4 - min(blocked, 2))
     assert (runner.streamed == set()) == gated
+
+
+class Moving:
+    """A kernel whose runner notes what it is asked to do with its memory."""
+
+    def __init__(self, role: str, noted: list[str]) -> None:
+        self.role = role
+        self.noted = noted
+        self.session = self.window_session = self
+
+    def attribute_faults(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def free_cache(self) -> None:
+        self.noted.append(f"{self.role} frees")
+
+    def shift_allocations(self, *_: Any) -> None:
+        self.noted.append(f"{self.role} allocates")
+
+
+@pytest.mark.parametrize(("launches", "moved"), [(4, "ab"), (None, "ab"), (1, "a")])
+def test_all_memory_is_free_before_one_kernel_allocates(launches: int | None, moved: str) -> None:
+    noted: list[str] = []
+    runs = {role: Moving(role, noted) for role in "ab"}
+    setups = {"a": WindowSetup(1, True, True, launches=2), "b": WindowSetup(1, True, True, launches=launches)}
+    slots = {role: Slots(1, [torch.ones(1)], (), [torch.ones(1)], "cpu") for role in "ab"}
+    for layout in slots.values():
+        layout.broadcast([torch.ones(1)])
+    runner = WindowRunner(cast(Any, Rounds(0)))
+    runner.shuffle_allocations(slots, setups, cast(Any, [runs["b"], runs["a"]]))
+    order = [role for role in "ba" if role in moved]
+    assert noted == [f"{role} {does}" for does in ("frees", "allocates") for role in order]
