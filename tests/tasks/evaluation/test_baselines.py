@@ -16,16 +16,16 @@ from tests.tasks.judging import forward, kernel, opened
 
 BOTH = {"baselines": ["eager", "compile"], "budget": "quick", "num_trials": 5, "timeout": 300}
 
-INPUTS = "\ndef get_inputs():\n    return [torch.randn(512, 512)]\n"
+INPUTS = "\ndef get_inputs():\n    return [torch.randn(1024, 1024)]\n"
 
 
 def reference(body: str, before: str = "", decorator: str = "") -> dict[str, Any]:
-    """A model that takes long enough on a CPU to have a speed-up."""
+    """A model that takes long enough to have a speed-up on a busy CPU."""
     lines = [
         decorator,
         "def forward(self, x):",
         f"    {before}",
-        "    for _ in range(8):",
+        "    for _ in range(16):",
         "        x = x.cos()",
         f"    {body}",
     ]
@@ -38,7 +38,7 @@ WHOLE = reference("return torch.softmax(x, -1)")
 BREAKS = reference("return torch.softmax(x, -1)", before='print(end="")')
 NOT_A_GRAPH = reference("return torch.softmax(x, -1)", decorator="@torch._dynamo.disable")
 OTHER_ONCE_COMPILED = reference("return torch.softmax(x, -1) + torch.compiler.is_compiling()")
-RIGHT = forward("for _ in range(8): x = x.cos()\n        return torch.softmax(x, -1)")
+RIGHT = forward("for _ in range(16): x = x.cos()\n        return torch.softmax(x, -1)")
 
 
 @pytest.fixture(scope="module")
