@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,12 +148,21 @@ def test_only_a_host_function_makes_host_code_of_cuda() -> None:
     assert kernel("", "torch", entry_point="solve").host_function is None
 
 
+class Library:
+    """Notes the first word that a host function gets."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def call(self, words: Any) -> None:
+        self.given.append(words[0])
+
+
 def test_an_argument_that_became_none_with_a_case_is_a_null_pointer() -> None:
-    given: list[int] = []
-    library = SimpleNamespace(call=lambda words: given.append(words[0]))
+    library = Library()
     function = HostFunction("solve", [Parameter("pointer", 8)], IOContract.from_wire(contract(X)), library)
     x = torch.zeros(3)
     function(x)
     function.follow(IOContract.from_wire(contract({"name": "x", "type": "none"})))
     function(None)
-    assert given == [x.data_ptr(), 0]
+    assert library.given == [x.data_ptr(), 0]
