@@ -1,4 +1,5 @@
-"""Reads a kernel's resources from its machine code: registers, local memory, static shared memory, thread limits.
+"""Reads a kernel's resources from its machine code: registers, local memory, static shared memory, thread limits,
+parameters.
 
 The input is a cubin, the ELF file that the CUDA compilers write. NVIDIA does not document the notes in `.nv.info`;
 their numbers are those that `cuobjdump -elf` prints, and a test compares them with the assembler's report
@@ -8,8 +9,8 @@ their numbers are those that `cuobjdump -elf` prints, and a test compares them w
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 MAX_SECTIONS = 4096
 MAX_KERNELS = 64
@@ -17,6 +18,7 @@ MAX_KERNELS = 64
 _MAGIC = b"\x7fELF\x02\x01"
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
+_PARAMETER, _PARAMETER_OF_LARGE_LIST = 0x17, 0x45
 _NUMBERS_FOLLOW = 0x04
 _CODE, _NOTES, _SHARED = ".text.", ".nv.info", ".nv.shared."
 _RESERVED = ".nv.shared.reserved.0"
@@ -28,13 +30,15 @@ From 9.0 on the section's size includes them, which a section for reserved memor
 @dataclass(frozen=True)
 class KernelResources:
     """One kernel's resources: registers and bytes of local memory (stack and spills) a thread, bytes of static shared
-    memory a block. `max_threads` is the maximum a block from `__launch_bounds__` (None without it)."""
+    memory a block. `max_threads` is the maximum a block from `__launch_bounds__` (None without it).
+    `parameter_bytes` is each parameter's size by its position: the bytes that a launch reads."""
 
     name: str
     registers: int = 0
     local_bytes: int = 0
     static_shared_bytes: int = 0
     max_threads: int | None = None
+    parameter_bytes: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,10 @@ class _Section:
     size: int
 
 
-def kernels(cubin: bytes) -> list[KernelResources]:
-    """The kernels of one cubin, by name. Raises ValueError for any other file."""
+def kernels(cubin: bytes, limit: int = MAX_KERNELS) -> list[KernelResources]:
+    """The first kernels of one cubin, by name. Raises ValueError for any other file."""
     try:
-        return _kernels(cubin)
+        return _kernels(cubin)[:limit]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"not a cubin: {error}") from error
 
@@ -73,15 +77,23 @@ def _kernels(cubin: bytes) -> list[KernelResources]:
                     resources[name] = _with(resources[name], note, numbers[1])
         elif section.name.startswith(f"{_NOTES}.") and (name := section.name.removeprefix(f"{_NOTES}.")) in resources:
             noted.add(name)
-            for note, numbers in _notes(section.content):
-                if note in (_MAX_THREADS, _REQUIRED_THREADS):
-                    resources[name] = replace(resources[name], max_threads=numbers[0] * numbers[1] * numbers[2])
+            resources[name] = _with_limits(resources[name], section.content)
     # Functions that are called and not inlined have code too, but only kernels have notes of their own.
-    return sorted((resources[name] for name in noted), key=lambda kernel: kernel.name)[:MAX_KERNELS]
+    return sorted((resources[name] for name in noted), key=lambda kernel: kernel.name)
 
 
 def _with(one: KernelResources, note: int, number: int) -> KernelResources:
     return replace(one, registers=number) if note == _REGISTERS else replace(one, local_bytes=number)
+
+
+def _with_limits(one: KernelResources, notes: bytes) -> KernelResources:
+    max_threads, sizes = one.max_threads, dict[int, int]()
+    for note, numbers in _notes(notes):
+        if note in (_MAX_THREADS, _REQUIRED_THREADS):
+            max_threads = numbers[0] * numbers[1] * numbers[2]
+        elif note in (_PARAMETER, _PARAMETER_OF_LARGE_LIST):
+            sizes[numbers[1] & 0xFFFF] = numbers[2] >> (18 if note == _PARAMETER else 0)
+    return replace(one, max_threads=max_threads, parameter_bytes=sizes)
 
 
 def _sections(cubin: bytes) -> tuple[list[_Section], _Symbols]:

@@ -11,6 +11,9 @@ from domain.result import Status
 
 Scalar = int | float | bool
 
+WORD_BYTES = 8
+"""Size of an argument's place: a launch reads each parameter's bytes from there."""
+
 _SMALL_FLOATS = {
     "half": "float16",
     "bfloat16": "bfloat16",
@@ -26,7 +29,8 @@ _SAME_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[Argument, ...]) -> None:
     """Raises KernelFault (contract_mismatch) where the contract's arguments do not fit the kernel's parameters."""
     signature = f"{kernel}{spell(parameters)}"
-    advice = _NO_STRUCT if any(parameter.kind == "struct" for parameter in parameters) else ""
+    structs = (parameter.kind == "struct" or parameter.size > WORD_BYTES for parameter in parameters)
+    advice = _NO_STRUCT if any(structs) else ""
     if len(parameters) != len(arguments):
         raise KernelFault(
             Status.CONTRACT_MISMATCH,
@@ -49,6 +53,8 @@ def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[A
 
 
 def _fits(parameter: Parameter, argument: Argument) -> bool:
+    if parameter.size > WORD_BYTES:
+        return False
     if argument.is_tensor or argument.type == NONE:
         return parameter.kind == "pointer" or (parameter.kind == "word" and parameter.size == 8)
     return parameter.kind not in ("pointer", "struct") and argument.type in ("int", "float", "bool")

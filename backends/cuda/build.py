@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from backends.binary import ptxas_report
+from backends.binary import cubin, ptxas_report
 from backends.binary.occupancy import occupancy
 from backends.cuda import compiler_options, header_shims, nvrtc
 from backends.cuda.entry_selection import UnknownKernel, choose
@@ -104,8 +104,9 @@ class Build:
             self._plain()
             raise KernelFault(Status.COMPILE_ERROR, f"{error}. {self._inventory()}") from error
         name = name or self.kernel_name
-        named = self._named(name) if name else None
-        return named or self._by_symbol(self._plain(), name)
+        attempt = (self._named(name) if name else None) or self._by_symbol(self._plain(), name)
+        _check_machine_code(attempt)
+        return attempt
 
     def _named(self, name: str) -> Attempt | None:
         """Compiles with the snippet that reports the parameters; None if the compiler rejects the snippet."""
@@ -235,6 +236,27 @@ class Build:
             **self._resources(attempt),
             "notes": list(dict.fromkeys(self.notes)),
         }
+
+
+def _check_machine_code(attempt: Attempt) -> None:
+    """Raises KernelFault (compile_error) where a launch would read other bytes than those of the parameters.
+
+    Macros and assembler text of the source can change what the compiler writes into the PTX. They cannot change the
+    notes of the machine code, which the driver follows.
+    """
+    log = attempt.compilation.log
+    try:
+        kernels = cubin.kernels(attempt.compilation.cubin, limit=cubin.MAX_SECTIONS)
+    except ValueError as error:
+        raise KernelFault(Status.COMPILE_ERROR, f"the machine code cannot be read: {error}", log) from error
+    found = next((each.parameter_bytes for each in kernels if each.name == attempt.symbol), None)
+    if found != dict(enumerate(parameter.size for parameter in attempt.parameters)):
+        raise KernelFault(
+            Status.COMPILE_ERROR,
+            f"the machine code has no kernel '{attempt.name}' with the parameters {spell(attempt.parameters)}: the "
+            "source changes what the compiler tells of it (names that begin with __ke_, or .entry in asm)",
+            log,
+        )
 
 
 def _text(metadata: dict[str, Any], key: str) -> str | None:

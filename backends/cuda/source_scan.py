@@ -9,16 +9,20 @@ from dataclasses import dataclass
 _HIDDEN = re.compile(
     r"""//(?:\\\n|[^\n])*
     | /\*.*?(?:\*/|\Z)
-    | R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)"
-    | "(?:\\.|[^"\\\n])*"
-    | (?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*'""",
+    | R"(?P<tag>[^()\s\\]{0,16})\(.*?(?:\)(?P=tag)"|\Z)
+    | "(?:\\.|[^"\\\n])*+"?
+    | (?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*+'?""",
     re.VERBOSE | re.DOTALL,
 )
+"""An unclosed literal ends with its line, or the source: else each quote would be looked for to the end."""
 _DIRECTIVE = re.compile(r"^[ \t]*\#(?:\\\n|[^\n])*", re.MULTILINE)
-_IF_ZERO = re.compile(r"^[ \t]*\#[ \t]*if[ \t]+0[ \t]*$", re.MULTILINE)
+_IF_ZERO = re.compile(r"^[ \t]*\#[ \t]*if[ \t]+0[ \t]*\Z")
 _CONDITION = re.compile(r"^[ \t]*\#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b[^\n]*", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z_]\w*|::|->|<<|[^\s\w]|\d[\w.]*")
 _WORD = re.compile(r"[A-Za-z_]\w*\Z")
+MAX_SCOPES, MAX_SCOPE_CHARS = 64, 1024
+"""Maximum depth of namespaces, and length of their names together. Every name of a function repeats them; functions in
+deeper ones are not found."""
 _NESTING = {"(": ")", "<": ">", "[": "]"}
 _NOT_OF_HOST = frozenset({"__global__", "__device__", "struct", "class", "union", "enum", "operator", "=", "template"})
 
@@ -48,22 +52,23 @@ def without_comments(source: str) -> str:
 def visible_code(source: str) -> str:
     """The source with comments, literals, directives and `#if 0` blocks blanked; line numbers stay."""
     code = _HIDDEN.sub(_blank, source)
-    while opening := _IF_ZERO.search(code):
-        code = code[: opening.start()] + _without_dead_block(code, opening)
-    return _DIRECTIVE.sub(_blank, code)
+    return _DIRECTIVE.sub(_blank, _without_dead_blocks(code))
 
 
-def _without_dead_block(code: str, opening: re.Match[str]) -> str:
-    """The text from that `#if 0` on, blanked up to its `#else` or `#endif`."""
-    depth = 1
-    for line in _CONDITION.finditer(code, opening.end()):
+def _without_dead_blocks(code: str) -> str:
+    """The text with each `#if 0` blanked up to its `#else` or `#endif`, in one pass."""
+    parts: list[str] = []
+    end = start = depth = 0
+    for line in _CONDITION.finditer(code):
+        if depth == 0:
+            if _IF_ZERO.match(line[0]):
+                start, depth = line.start(), 1
+            continue
         depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(line[1], 0)
         if depth == 0 or (depth == 1 and line[1] in ("else", "elif")):
-            end = line.end()
-            break
-    else:
-        end = len(code)
-    return re.sub(r"[^\n]", " ", code[opening.start() : end]) + code[end:]
+            parts += [code[end:start], re.sub(r"[^\n]", " ", code[start : line.end()])]
+            end, depth = line.end(), 0
+    return "".join(parts) + (code[end:start] + re.sub(r"[^\n]", " ", code[start:]) if depth else code[end:])
 
 
 def global_functions(source: str) -> list[GlobalFunction]:
@@ -96,6 +101,7 @@ def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str], boo
     """Each declaration at namespace scope: the names of the namespaces around it, its tokens, and whether a block
     follows."""
     scopes: list[list[str]] = []
+    names: list[str] = []
     pending: list[str] = []
     position = 0
     while position < len(tokens):
@@ -103,18 +109,21 @@ def _declarations(tokens: list[str]) -> Iterator[tuple[list[str], list[str], boo
         position += 1
         if token == "{":
             namespace = _namespace(pending)
-            if namespace is None:
-                yield [name for scope in scopes for name in scope], pending, True
+            deep = len(scopes) >= MAX_SCOPES or len("::".join([*names, *(namespace or ())])) > MAX_SCOPE_CHARS
+            if namespace is None or deep:
+                yield names, pending, True
                 position = _after_block(tokens, position)
             else:
                 scopes.append(namespace)
+                names = [name for scope in scopes for name in scope]
             pending = []
         elif token == "}":
             if scopes:
                 scopes.pop()
+                names = [name for scope in scopes for name in scope]
             pending = []
         elif token == ";":
-            yield [name for scope in scopes for name in scope], pending, False
+            yield names, pending, False
             pending = []
         else:
             pending.append(token)
@@ -228,6 +237,6 @@ def _after_nested(tokens: list[str], position: int) -> int:
 def _spell(scope: list[str], name: list[str]) -> str:
     spelled = ""
     for token in name:
-        both_words = bool(spelled) and _WORD.match(token) and re.search(r"\w\Z", spelled)
+        both_words = spelled and _WORD.match(token) and re.match(r"\w", spelled[-1])
         spelled += (" " if both_words else "") + token
     return "::".join([*scope, spelled])

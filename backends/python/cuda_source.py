@@ -79,7 +79,6 @@ class HostFunction(ContractLaunch):
         given = [parameters[i] for i in self._given]
         check_arguments(name, given, io.args)
         self.notes = mismatched_pointers(given, io.args)
-        self._words = (ctypes.c_uint64 * max(len(parameters), 1))()
         self._call: Any = getattr(ctypes.CDLL(library), CALL) if isinstance(library, str) else library.call
         if isinstance(library, str):
             self._call.restype = ctypes.c_char_p
@@ -88,6 +87,7 @@ class HostFunction(ContractLaunch):
     def follow(self, io: IOContract) -> None:
         self._names = [argument.name for argument in io.args]
         self._scalars: dict[int, Any] = {}
+        self._words = (ctypes.c_uint64 * max(len(self.parameters), 1))()  # Null where an argument is None.
 
     def __call__(self, *args: Any) -> None:
         for position, value, name in zip(self._given, args, self._names, strict=True):

@@ -39,6 +39,8 @@ _PYTHON = re.compile(
     re.MULTILINE,
 )
 _CUDA = re.compile(r"\b__global__\b|^[ \t]*#[ \t]*include\b", re.MULTILINE)
+_C_COMMENT = re.compile(r"^[ \t]*/\*.*?(?:\*/|\Z)", re.MULTILINE | re.DOTALL)
+"""Documentation such as "@brief …" stands there, which looks like a decorator."""
 _OF_TORCH = re.compile(r"\btorch::|\bat::Tensor\b|PYBIND11_MODULE|TORCH_LIBRARY")
 _EXTENSIONS = ("load_inline", "cpp_extension", "RawKernel", "RawModule")
 
@@ -67,12 +69,15 @@ def other_type(source: str, kernel_type: KernelType) -> str | None:
     guess = guess_type(source)
     if _is_cpp(source):
         return looks_like(guess) if guess is not kernel_type else None
-    is_python = _PYTHON.search(source) is not None
-    return looks_like(guess) if is_python and kernel_type is KernelType.CUDA else None
+    return looks_like(guess) if _is_python(source) and kernel_type is KernelType.CUDA else None
 
 
 def _is_cpp(source: str) -> bool:
-    return _CUDA.search(source) is not None and _PYTHON.search(source) is None
+    return _CUDA.search(source) is not None and not _is_python(source)
+
+
+def _is_python(source: str) -> bool:
+    return _PYTHON.search(_C_COMMENT.sub("", source)) is not None
 
 
 def looks_like(guess: KernelType) -> str:

@@ -49,6 +49,18 @@ def used_bytes(folder: Path) -> int:
     return used
 
 
+def newest_files(folder: Path, count: int) -> list[str]:
+    """The files that were changed last, by their paths in the folder; few of a folder beyond the limits."""
+    changed: list[tuple[float, str]] = []
+    with contextlib.suppress(FolderTooLarge):
+        for entry in walk(folder):
+            with contextlib.suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    seconds = entry.stat(follow_symlinks=False).st_mtime
+                    changed.append((seconds, os.path.relpath(entry.path, folder)))
+    return [path for _, path in sorted(changed, reverse=True)[:count]]
+
+
 def free_bytes(folder: Path) -> int:
     """Free space of the folder's volume, in bytes."""
     volume = os.statvfs(folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -54,11 +55,25 @@ class ProcessState:
             os.environ.clear()
             os.environ.update(self._environment)
         now = _state()
-        left = [name for name, first in self._first.items() if now[name] != first]
+        left = [
+            f"{name} ({_difference(first, now[name])})" for name, first in self._first.items() if now[name] != first
+        ]
         if left_global_state(folder):
             left.append("operators or modules of the source")
         self._restore_rng()
         return left
+
+
+def _difference(first: Any, now: Any) -> str:
+    """Where two states differ, for the log."""
+    if isinstance(first, dict):
+        return ", ".join(".".join(key) for key in first.keys() | now.keys() if first.get(key) != now.get(key))
+    if isinstance(first, int):
+        return f"{first} before, {now} now"
+    longer = itertools.zip_longest(first, now)
+    return ", ".join(
+        f"number {index}: {one} before, {two} now" for index, (one, two) in enumerate(longer) if one != two
+    )
 
 
 def _state() -> dict[str, Any]:

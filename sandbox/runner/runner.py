@@ -45,6 +45,8 @@ from sandbox.runner.window import RunnerWindow
 
 LARGE, LARGE_CALLS = 256 << 20, 2
 """Minimum bytes of a large call's inputs and outputs, and the number of such calls whose outputs a runner holds."""
+SMALL = 1 << 20
+"""Maximum bytes of a tensor in the small pool of torch's allocator, whose segments hold two such."""
 
 
 class Runner:
@@ -64,8 +66,8 @@ class Runner:
         self.reuses_memory = False
         self.views: list[list[int] | None] = []
         self.pad: torch.Tensor | None = None
-        self.large_call_bytes = 0
-        """Device memory that one call allocates, if its inputs or outputs are large; else 0."""
+        self.large_call = (0, 0)
+        """Device memory that one call with large inputs or outputs allocates: in large tensors, and in small ones."""
         self.first_state: ProcessState | None = None
         """The state of the process before its first submission; None if it is a builder, or has none yet."""
 
@@ -238,7 +240,7 @@ class Runner:
                 self._loaded.call(args)
         self._synchronize()
         if self.target.is_cuda and is_large:
-            self.large_call_bytes = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            self.large_call = _cached_bytes("large_pool"), _cached_bytes("small_pool")
         self.reuses_memory = aliasing.memory_reused
         outputs = self._outputs(result, args)
         self.views = argument_views(outputs, args)
@@ -254,7 +256,7 @@ class Runner:
             "several_streams": count.several_streams,
             "compiled": list(self._loaded.compiled),
             "graph_breaks": self._loaded.graph_breaks,
-            "call_bytes": self.large_call_bytes or None,
+            "call_bytes": sum(self.large_call) or None,
         }
 
     def order(self, message: Message) -> Message:
@@ -294,13 +296,19 @@ class Runner:
         return {"op": "ok"}
 
     def reserve_call(self, _: Message) -> Message:
-        """Caches the device memory of one large call, so that no call allocates on the clock; says whether it could."""
-        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < self.large_call_bytes:
-            torch.cuda.empty_cache()
-            try:
-                torch.empty(self.large_call_bytes, dtype=torch.uint8, device=self.target.device)
-            except torch.OutOfMemoryError:
-                return {"op": "ok", "reserved": False}
+        """Caches new device memory for one large call, so that no call allocates on the clock; says whether it could.
+
+        New for each window: a runner that has drawn inputs since then has none left, and equal kernels must not differ
+        because one of them makes the inputs.
+        """
+        torch.cuda.empty_cache()
+        large, small = self.large_call
+        sizes = [large, *[SMALL] * -(-small // SMALL)]
+        try:
+            made = [torch.empty(size, dtype=torch.uint8, device=self.target.device) for size in sizes]
+            made.clear()
+        except torch.OutOfMemoryError:
+            return {"op": "ok", "reserved": False}
         return {"op": "ok", "reserved": True}
 
     def window(self, message: Message) -> Message:
@@ -319,12 +327,13 @@ class Runner:
     def shift_allocations(self, message: Message) -> Message:
         """Shifts the kernel's temporary device memory to new addresses, behind a pad, and runs the calls once.
 
-        The allocator reuses these addresses in the next window.
+        The allocator reuses these addresses in the next window. A large call gets its memory there, behind the pad.
         """
         torch.cuda.empty_cache()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
-        self._call_all(with_events=False).copy_outputs()
-        self._synchronize()
+        if not any(self.large_call):
+            self._call_all(with_events=False).copy_outputs()
+            self._synchronize()
         return {"op": "ok"}
 
     def _call_all(self, *, with_events: bool, deferred_readback: bool = False) -> WindowCalls:
@@ -386,6 +395,12 @@ class Runner:
     def _synchronize(self) -> None:
         if self.target.is_cuda:
             torch.cuda.synchronize()
+
+
+def _cached_bytes(pool: str) -> int:
+    """Device memory that torch caches in that pool of its allocator."""
+    figures = torch.cuda.memory_stats()
+    return int(figures[f"reserved_bytes.{pool}.current"] - figures[f"allocated_bytes.{pool}.current"])
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:

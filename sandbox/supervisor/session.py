@@ -47,7 +47,7 @@ from sandbox.supervisor.runner_process import RunnerProcess
 LAUNCHES_AGREE_MS = 100e-6
 """Maximum difference of tries, in ms: undisturbed tries twice as long vary by 5 to 28 ns (docs/measurements.md)."""
 
-MAX_LEFTOVER = 64
+MAX_LEFTOVER = 256
 """Maximum characters of the name of what a submission left in its runner."""
 FIRST_ARENA = 64 << 20
 """Minimum size of an arena on a device, in bytes: each further arena costs both sides some milliseconds."""
@@ -176,7 +176,7 @@ class Session:
     def unload(self) -> list[str]:
         """Has the runner drop its kernel, so that it can load another one; names what is left in it, by its word."""
         self.detach()
-        self._eviction, self.drawn_on = None, None
+        self._eviction = self.drawn_on = self.call_bytes = None
         left = self.runner.request({"op": "unload"}).get("leftovers")
         self.runner.end_submission()
         return [str(name)[:MAX_LEFTOVER] for name in left] if isinstance(left, list) else ["an unknown state"]

@@ -16,7 +16,7 @@ from threading import Lock, Timer
 
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from profiling.gpu.timing_device import Device
-from sandbox.isolation.scratch_dir import empty
+from sandbox.isolation.scratch_dir import empty, newest_files
 from sandbox.supervisor.session import Session
 from tasks.node.idle_processes import IdleProcesses
 from tasks.runtime.kernel_run import KernelRun
@@ -33,6 +33,8 @@ APART_MS = 0.05e-3
 GROWTH_BYTES = 16 << 20
 """Maximum growth of a process's device memory over its jobs, in bytes: the driver loads torch's kernels on first use.
 The stacks of a kernel's threads stay with the context, at 0.27 MB on an H200 for each byte of one stack."""
+
+SHOWN_FILES = 3
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class KeptRunner:
         self._device_bytes = device_bytes
         self.warm: WarmRunner | None = None
         """The runner that waits for a job; its process may have ended."""
+        self.refusal: str | None = None
+        """Why the last job's runner could not serve another job; None if it could."""
         self._lock = Lock()
         self._timer: Timer | None = None
 
@@ -126,8 +130,9 @@ class KeptRunner:
         if kernel_run.reuse_key is None or runner is None or kernel_run.session is None:
             return False
         if not kernel_run.emptied:
-            if why := self._why_not(kernel_run, runner):
-                log.info("the %s's runner is not kept: %s", kernel_run.role, why)
+            self.refusal = self._why_not(kernel_run, runner)
+            if self.refusal is not None:
+                log.info("the %s's runner is not kept: %s", kernel_run.role, self.refusal)
                 kernel_run.reuse_key = None
                 return False
             kernel_run.emptied = True
@@ -191,9 +196,11 @@ class KeptRunner:
     def _left_outside(self, kernel_run: KernelRun, session: Session) -> list[str]:
         """What a job left, as the referee sees it."""
         before, now = kernel_run.device_bytes, self._device_bytes(session.runner.pid)
+        is_changed = not kernel_run.is_unmodified
+        newest = newest_files(kernel_run.folder, SHOWN_FILES) if is_changed else []
         found = {
             "a process": session.runner.has_descendants,
-            "changed files": not kernel_run.is_unmodified,
+            f"changed files (of {newest}, the newest ones)": is_changed,
             "device memory": before is not None and (now is None or now > before + GROWTH_BYTES),
         }
         return [name for name, is_there in found.items() if is_there]

@@ -27,6 +27,7 @@ from profiling.gpu.timing_device import Device
 from profiling.gpu.xid_errors import CardErrors
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, GateClosed, WindowSession
+from sandbox.protocol.cuda_driver import DeviceMemoryError
 from sandbox.supervisor.arena_eviction import ArenaEviction
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
@@ -200,6 +201,9 @@ class WorkerContext(BuildSession):
                 self._null = WindowSession(session, self.device, null=True)
                 session.load_null()
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
+        except (torch.OutOfMemoryError, DeviceMemoryError):
+            self._end_null()  # It may be in the middle of a window, and waits for the referee.
+            raise
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
             if isinstance(fault, KernelFault) and fault.status is Status.OUT_OF_MEMORY:
@@ -327,6 +331,12 @@ class WorkerContext(BuildSession):
     def _new_folder(self) -> Path:
         return self.private_folder(self.folder / f"standby-{secrets.token_hex(8)}")
 
+    def _end_null(self) -> None:
+        null, self._null = self._null, None
+        if null is not None:
+            null.close()
+        self.null_window_cache.clear()
+
     def _own_runners_folder(self) -> Path:
         """The folder of the runners that see no submission."""
         folder = self.folder / "own"
@@ -345,10 +355,7 @@ class WorkerContext(BuildSession):
 
     def _discard(self) -> None:
         self._join_teardown()
-        if self._null is not None:
-            self._null.close()
-            self._null = None
-        self.null_window_cache.clear()
+        self._end_null()
         self.warm_reference.close()
         self.used_candidate.close()
         self.runner_pool.close()

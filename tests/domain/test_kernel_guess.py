@@ -29,6 +29,8 @@ def test_the_client_has_the_same_rules() -> None:
     [
         (CUDA, "cuda"),
         (CLASSES, "cuda"),
+        ("/**\n @brief scales x\n import note: in place\n*/\n" + CUDA, "cuda"),
+        (INLINE.replace("#include", "/* for\n @x */\n#include"), "torch_cuda"),
         (TORCH, "torch"),
         (TRITON, "triton"),
         (INLINE, "torch_cuda"),
@@ -69,7 +71,7 @@ def test_a_type_that_the_source_cannot_have_is_told(source: str, kind: KernelTyp
 
 def test_a_megabyte_takes_no_time_that_a_client_could_use() -> None:
     """Each rule looks at a line alone; a rule over many lines would take the square of their number."""
-    for line in ("class a(", "@", " " * 40, "#", "def a"):
+    for line in ("class a(", "@", " " * 40, "#", "def a", "/*", "/* */", " /*/"):
         assert not uses_triton((line + "\n") * 100_000)
         guess_type((line + "\n") * 100_000)
 

@@ -49,10 +49,18 @@ def test_it_says_what_the_assembler_said(arch: str) -> None:
         assert (one.registers, one.local_bytes) == (said["registers"], said["local_bytes"])
         assert one.static_shared_bytes == said["static_shared_bytes"]
     assert [one.max_threads for one in read] == [128, 1024, None]
+    assert [one.parameter_bytes for one in read] == [{0: 8}, {0: 8, 1: 8}, {0: 8, 1: 4}]
     spilling, staged = reported["spilling"], reported["staged"]
     assert spilling["spill_store_bytes"] > 0 and spilling["spill_load_bytes"] > 0 and spilling["registers"] <= 64
     assert staged["static_shared_bytes"] == 1024 and staged["local_bytes"] == 256
     assert ptxas_report.strip_report(compilation.log).strip() == ""
+
+
+@pytest.mark.parametrize("size", [1, 4000, 4096, 20_000])
+def test_it_tells_the_bytes_that_a_launch_reads(size: int) -> None:
+    source = f"struct S {{ char bytes[{size}]; }}; __global__ void k(bool b, S s, double d, short last) {{}}"
+    (kernel,) = kernels(nvrtc.compile_source(source, ["-arch=sm_90a"], {}).cubin)
+    assert kernel.parameter_bytes == {0: 1, 1: size, 2: 8, 3: 2}
 
 
 def test_bytes_that_are_no_machine_code_are_refused() -> None:

@@ -209,6 +209,39 @@ def test_the_contract_is_held_against_the_parameters(tmp_path: Path) -> None:
     assert any("float64" in note for note in notes)
 
 
+TABLE = "__device__ unsigned __ke_signature[6] = {0x4b45u, 0x1070u, 0x1070u, 0x966u, 0x866u, 0x4b45u};"
+HIDDEN_STRUCT = "struct Big { char bytes[4000]; };\n" + SCALE.replace("float s, int n", "Big host").replace(BODY, "{}")
+LIES = [
+    pytest.param(f"{HIDDEN_STRUCT}\n{TABLE}\n#define __ke_signature __other", {}, id="another table"),
+    pytest.param(
+        f"__device__ int number;\n__device__ constexpr int __ke_describe(int*) {{ return 0; }}\n{TABLE}\n"
+        + f"{SCALE}\n#define __ke_signature __other\n#define decltype(x) int*",
+        {"kernel_name": "&number"},
+        id="a variable",
+    ),
+    pytest.param(
+        '__global__ void early() { asm("// .entry _Z5scalePKfPf3Big(.param .u64 a, .param .u64 b)\\n"); }\n'
+        + HIDDEN_STRUCT + " __global__ void scale() {}",
+        {"kernel_name": "_Z5scalePKfPf3Big"},
+        id="a comment in assembler text",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "metadata"), LIES)
+def test_a_source_cannot_have_a_launch_read_other_bytes_than_its_parameters(
+    tmp_path: Path, source: str, metadata: dict[str, Any]
+) -> None:
+    fault = fault_of(source, tmp_path, contract(*IO["args"][:2]), **metadata)
+    assert fault.status is Status.COMPILE_ERROR and "the machine code has no kernel" in fault.message
+
+
+def test_a_parameter_that_is_longer_than_its_place_is_refused_where_its_type_is_unknown(tmp_path: Path) -> None:
+    overloaded = HIDDEN_STRUCT + " __global__ void scale() {}"
+    fault = fault_of(overloaded, tmp_path, contract(*IO["args"][:3]), kernel_name="_Z5scalePKfPf3Big")
+    assert fault.status is Status.CONTRACT_MISMATCH and "A contract cannot give a struct" in fault.message
+
+
 WORDS = [
     ("float", 4, 2.5, 0x40200000),
     ("float", 4, 3, 0x40400000),

@@ -6,7 +6,7 @@ import pytest
 
 from backends.cuda.compiler_options import translate
 from backends.cuda.entry_selection import UnknownKernel, choose
-from backends.cuda.source_scan import GlobalFunction, global_functions
+from backends.cuda.source_scan import GlobalFunction, global_functions, host_functions
 from domain.fault import KernelFault
 from domain.result import Status
 
@@ -35,6 +35,53 @@ SOURCES = {
 @pytest.mark.parametrize(("source", "names"), SOURCES.items())
 def test_finds(source: str, names: list[str]) -> None:
     assert [function.name for function in global_functions(source)] == names
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#if 0\nx\n#endif\n" * 50_000,
+        "#if 0\n#else\n" * 50_000,
+        'R"(' * 200_000,
+        "'\\" * 300_000,
+        '"\\"' * 300_000,
+        "namespace a { " * 20_000 + "__global__ void f() {} " * 20_000,
+        f"namespace {'::a' * 100_000} {{ {'__global__ void f(); ' * 20_000}",
+        f"namespace {'a' * 300_000} {{ {'__global__ void f(); ' * 20_000}",
+        f"__global__ void a{'::a' * 200_000}() {{}}",
+        f"__global__ void f<{'a ' * 300_000}>() {{}}",
+    ],
+)
+def test_half_a_megabyte_takes_no_time_that_a_builder_would_lack(source: str) -> None:
+    """A rule over the square of a source would take hours."""
+    global_functions(source)
+    host_functions(source)
+
+
+def test_an_unclosed_literal_hides_the_rest_of_its_line_alone() -> None:
+    source = "#if X\n#error don't {\n#endif\n__global__ void k() {}\nconst char* s = \"{;\n__global__ void j() {}"
+    assert [function.name for function in global_functions(source)] == ["k", "j"]
+
+
+def test_dead_blocks_end_where_the_preprocessor_ends_them() -> None:
+    source = """
+    #if 0
+    #if X
+    #else
+    __global__ void dead() {}
+    #endif
+    #elif Y
+    __global__ void k() {}
+    #if 0
+    __global__ void dead() {}
+    #else
+    __global__ void j() {}
+    #endif
+    #endif
+    #if 0
+    __global__ void dead() {}
+    """
+    assert [function.name for function in global_functions(source)] == ["k", "j"]
 
 
 def test_templates() -> None:

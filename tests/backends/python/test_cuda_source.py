@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.cuda.signature import read_library
+from backends.cuda.signature import Parameter, read_library
 from backends.python.cuda_source import HostFunction
 from domain.contract import IOContract
 from domain.fault import KernelFault
@@ -146,3 +146,23 @@ def test_only_a_host_function_makes_host_code_of_cuda() -> None:
     assert not kernel(SCALE, "cuda").has_host_code
     assert kernel(SCALE, "cuda", entry_point="solve").has_host_code
     assert kernel("", "torch", entry_point="solve").host_function is None
+
+
+class Library:
+    """Notes the first word that a host function gets."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def call(self, words: Any) -> None:
+        self.given.append(words[0])
+
+
+def test_an_argument_that_became_none_with_a_case_is_a_null_pointer() -> None:
+    library = Library()
+    function = HostFunction("solve", [Parameter("pointer", 8)], IOContract.from_wire(contract(X)), library)
+    x = torch.zeros(3)
+    function(x)
+    function.follow(IOContract.from_wire(contract({"name": "x", "type": "none"})))
+    function(None)
+    assert library.given == [x.data_ptr(), 0]

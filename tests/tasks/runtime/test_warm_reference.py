@@ -129,26 +129,37 @@ def test_a_candidate_that_does_not_compile_leaves_the_reference(worker: WorkerCo
 
 
 LEAVE = {
-    "a file": "open('calls', 'a').write('1')",
-    "a thread": "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
-    "a process": "import subprocess\nsubprocess.Popen(['sleep', '100'])",
-    "a hook": "nn.modules.module.register_module_forward_pre_hook(lambda module, args: None)",
-    "a tensor": "import linecache\nlinecache.cache['kept'] = torch.ones(4)",
-    "a patch": "nn.functional.relu = torch.tanh",
-    "a setting": "torch.backends.cudnn.benchmark = True",
-    "an operator": "torch.library.define('kept::f', '(Tensor x) -> Tensor')",
-    "a name": "torch.calls_of_mine = 1",
-    "output": "print('loaded')",
+    "a file": ("open('calls', 'a').write('1')", "changed files (of ['calls"),
+    "a thread": (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "threads (1 before, 2 now)",
+    ),
+    "a process": ("import subprocess\nsubprocess.Popen(['sleep', '100'])", "a process"),
+    "a hook": (
+        "nn.modules.module.register_module_forward_pre_hook(lambda module, args: None)",
+        "objects of the source (0 before, ",
+    ),
+    "a tensor": ("import linecache\nlinecache.cache['kept'] = torch.ones(4)", "tensors ("),
+    "a patch": ("nn.functional.relu = torch.tanh", "names in torch (torch.nn.functional.relu)"),
+    "a setting": (
+        "torch.backends.cudnn.benchmark = True",
+        "settings of torch (number 11: False before, True now)",
+    ),
+    "an operator": ("torch.library.define('kept::f', '(Tensor x) -> Tensor')", "operators or modules of the source"),
+    "a name": ("torch.calls_of_mine = 1", "names in torch (torch.calls_of_mine)"),
+    "output": ("print('loaded')", "it prints"),
 }
 
 
 @pytest.mark.parametrize("left", LEAVE)
 def test_a_reference_that_leaves_something_in_its_process_is_not_kept(worker: WorkerContext, left: str) -> None:
-    leaving = request(RIGHT, f"{LEAVE[left]}\n{SOFTMAX}")
+    statement, reason = LEAVE[left]
+    leaving = request(RIGHT, f"{statement}\n{SOFTMAX}")
     report = run(leaving, worker)
     assert seen(report) == (Status.PASSED, FRESH), report.outcome.message
     warm = worker.warm_reference.warm
     assert warm is None or warm.key != reference_key(leaving, Queues())
+    assert reason in str(worker.warm_reference.refusal)
 
 
 def test_what_is_restored_in_the_process_is_as_in_a_new_one(worker: WorkerContext) -> None:

@@ -15,6 +15,7 @@ from domain.request import Request
 from domain.result import Status
 from domain.settings import settings
 from profiling.gpu.measured_peaks import Ceilings
+from profiling.window.call_buffers import Slots
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.evaluation.pipeline import run
@@ -88,3 +89,29 @@ def test_calm_is_asked_for_only_where_another_child_can_take_a_job(monkeypatch: 
                 patch.setattr(worker.device, "is_cuda", is_cuda)
                 assert worker._is_calm() is calm
     assert len(asked) == 1
+
+
+def test_a_null_window_that_the_referee_has_no_memory_for_leaves_no_runner_in_its_middle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The runner would wait for the end of that window, and the referee for the runner, between jobs and for good."""
+    slots = Slots(2, [torch.zeros(4)], (), [torch.zeros(4)], "cpu")
+    slots.broadcast([torch.zeros(4)])
+    lacks: list[bool] = []
+
+    def output_bytes(layout: Slots) -> int:
+        if lacks:
+            raise torch.OutOfMemoryError("device memory")
+        return layout.size - layout.inputs_end
+
+    monkeypatch.setattr(Slots, "output_bytes", property(output_bytes))
+    with own_worker() as worker:
+        assert worker.null_window(slots, gated=False).elapsed_ms > 0
+        zygote = worker.zygote
+        lacks.append(True)
+        with pytest.raises(torch.OutOfMemoryError):
+            worker.null_window(slots, gated=False)
+        worker.release_job_memory()
+        lacks.clear()
+        assert worker.null_window(slots, gated=False).elapsed_ms > 0
+        assert worker.zygote is zygote, "the runner failed only afterwards, with all others"
