@@ -37,6 +37,7 @@ _NO_GPU = (
     "No CUDA GPUs are available",
     "Found no NVIDIA driver",
     "Torch not compiled with CUDA enabled",
+    "Cannot get CUDA generator",
     "no CUDA-capable device",
     "NoDevice",
     "NO_DEVICE",

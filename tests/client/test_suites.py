@@ -124,6 +124,15 @@ def test_a_gpu_mode_task_becomes_a_problem_with_its_tests_and_benchmarks_as_case
     assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
 
 
+def test_computed_tolerances_of_a_gpu_mode_task_are_the_services_own(tmp_path: Path) -> None:
+    folder = gpu_mode_task(tmp_path)
+    computed = REFERENCE.replace("rtol=1e-3, atol=1e-4", "rtol=1e-5 * SCALE, atol=1e-4")
+    (folder / "add" / "reference.py").write_text(computed)
+    (problem,) = read(folder)
+    assert problem.reference is not None and set(problem.options) == {"cases"}
+    assert problem.about.startswith("Its check computes tolerances, so the service's own apply.")
+
+
 def test_a_gpu_mode_task_of_many_cases_becomes_several_problems(tmp_path: Path) -> None:
     folder = gpu_mode_task(tmp_path)
     tests = "".join(f"  - {{size: {size}, seed: 1}}\n" for size in range(1, 34))

@@ -269,6 +269,7 @@ def test_no_own_inputs(tmp_path: Path) -> None:
     [
         f"{RELU}\ndef get_inputs():\n    return [torch.ones(2).cuda()]",
         f"{RELU}\ndef get_inputs():\n    return [torch.ones(2, device='cuda')]",
+        f"{RELU}\ndef get_inputs():\n    return [torch.ones(2).normal_(generator=torch.Generator('cuda'))]",
     ],
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
