@@ -1,8 +1,8 @@
 """Corrects Triton's interpreter where its results differ from a GPU's.
 
 The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
-rounds float8 wrongly, passes float scalars on as Python numbers and lacks libdevice. Right kernels would be judged
-wrong.
+rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, and lacks
+libdevice. Right kernels would be judged wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import libdevice
+from backends.interpreter import boolean_operators, libdevice
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -57,6 +57,7 @@ def install() -> None:
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
     Autotuner.run = _run_first_configuration
+    boolean_operators.install()
     libdevice.install(_decoded, _as_stored)
 
 

@@ -38,6 +38,8 @@ _NO_GPU = (
     "Found no NVIDIA driver",
     "Torch not compiled with CUDA enabled",
     "Cannot get CUDA generator",
+    "Cannot access accelerator device when none is available",
+    "cannot import name '_cuda_",
     "no CUDA-capable device",
     "NoDevice",
     "NO_DEVICE",
