@@ -74,7 +74,7 @@ def _files(folder: Path, task: str, candidates: Path | None) -> Iterator[Path]:
     if candidates is None:
         yield from folder.glob("forward*.cu")
         return
-    for place in (candidates / task, candidates / task.rpartition("/")[2]):
+    for place in {candidates / task, candidates / task.rpartition("/")[2]}:
         yield from (file for file in place.glob("*") if file.suffix in (".cu", ".py"))
 
 
