@@ -5,6 +5,7 @@ Each step hands its results on; what refers to device memory goes into the job's
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 from domain.job import Stage
@@ -66,6 +67,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     if passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
         return wrong
     device.example = device.inputs.first()
+    began = time.monotonic()
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
@@ -73,7 +75,8 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
         advice = "; ".join(filter(None, [passes.record(), advice]))
     trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
-    if passes is None and device.weights is not None and not trials.right:
+    has_time = job.budget.fits(2 * (time.monotonic() - began))
+    if passes is None and device.weights is not None and not trials.right and has_time:
         trials = _validate_with_own_weights(preparation, trials, device.weights)
     _report_interim_result(job, trials, right=trials.right)
     return trials
