@@ -228,13 +228,13 @@ CONFIGURATIONS = {
 
 def robust_kbench_task(tmp_path: Path) -> Path:
     """A task of four cases, with a host file, a right kernel in Python and one that is wrong for five rows."""
-    kernel = "def forward(x, weight, scale):\n    return (x * scale) @ weight[:{rows}].T\n"
+    kernel = "def forward(x, weight, scale):\n    return (x * scale{error}) @ weight.T\n"
     files = {
         "linear/func_forward.py": SCALED_LINEAR,
         "linear/config_forward.json": json.dumps(CONFIGURATIONS),
         "linear/forward.cu": "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n",
-        "mine/linear/right.py": kernel.format(rows=""),
-        "mine/linear/wrong.py": "import torch\n" + kernel.format(rows="").replace("* scale", "* scale - (len(x) == 5)"),
+        "mine/linear/right.py": kernel.format(error=""),
+        "mine/linear/wrong.py": kernel.format(error=" - 1.0 * (len(x) == 5)"),
     }
     return write(tmp_path / "tasks", files)
 
