@@ -33,7 +33,7 @@ from tasks.runtime.worker_context import WorkerContext
 LIMIT_S = 240.0
 """Time after which no further job of a training begins, in s, so that the benchmark ends within five minutes."""
 LEAST_MS, DEPTH = 1.0, 9
-HOLDING = ("tasks/evaluation/pipeline.py: evaluate", "tasks/evaluation/pipeline.py: end")
+HOLDING = ("tasks/evaluation/judging.py: judge", "tasks/evaluation/inspection.py: inspect")
 """Functions that a job calls inside the device's lease."""
 SOFTMAX = """
 class {name}(nn.Module):

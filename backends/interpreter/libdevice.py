@@ -31,6 +31,7 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "sqrt_rn": torch.sqrt,
     "rsqrt_rn": torch.rsqrt,
     "rint": torch.round,
+    "llrint": lambda x: x.round().long(),
     "nearbyint": torch.round,
     "finitef": torch.isfinite,
     "isfinited": torch.isfinite,
@@ -44,6 +45,9 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "normcdf": torch.special.ndtr,
     "saturatef": lambda x: torch.clamp(x, 0, 1),
 }
+
+_DTYPES = {"bool": tl.int1, "int64": tl.int64}
+"""Result types that may differ from the arguments'."""
 
 _Decode = Callable[[Any], np.ndarray[Any, Any]]
 _Encode = Callable[[np.ndarray[Any, Any], tl.dtype], Any]
@@ -72,7 +76,7 @@ def _interpreted(
         ]
         kind = next(number.dtype for number, value in zip(numbers, values, strict=True) if value is tensors[0])
         result = function(*(number.to(kind) for number in numbers)).numpy()
-        dtype = tl.int1 if result.dtype == np.bool_ else tensors[0].dtype
+        dtype = _DTYPES.get(result.dtype.name, tensors[0].dtype)
         shaped = any(tensor.type.is_block() for tensor in tensors)
         return tl.tensor(encode(result, dtype), tl.block_type(dtype, list(result.shape)) if shaped else dtype)
 

@@ -1,8 +1,8 @@
 """Corrects Triton's interpreter where its results differ from a GPU's.
 
 The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
-rounds float8 wrongly, passes float scalars on as Python numbers and lacks libdevice. Right kernels would be judged
-wrong.
+rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, and lacks
+libdevice. Right kernels would be judged wrong.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime import interpreter
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import libdevice
+from backends.interpreter import boolean_operators, libdevice
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -38,6 +39,7 @@ _original_atomic = InterpreterBuilder.create_atomic_rmw
 _Reduction = ReduceOps.__base__  # The base of scans too; its name differs between versions of Triton.
 _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
+_original_autotuned_run = Autotuner.run
 
 
 @cache
@@ -54,7 +56,15 @@ def install() -> None:
     _Reduction.apply = _reduction
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
+    Autotuner.run = _run_first_configuration
+    boolean_operators.install()
     libdevice.install(_decoded, _as_stored)
+
+
+def _run_first_configuration(autotuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
+    """An interpreter has nothing to measure, and the autotuner would query a GPU."""
+    autotuner.configs = autotuner.configs[:1]
+    return _original_autotuned_run(autotuner, *args, **kwargs)
 
 
 def _argument(value: Any) -> Any:

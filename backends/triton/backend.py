@@ -15,7 +15,7 @@ from backends.python.base import PythonBackend
 from backends.source import entry_point
 from backends.source.entry_point import Entry
 from backends.triton.aot_compile import compile_ahead
-from backends.triton.launch import TritonLaunch, Unbound, bind, function_of, layers
+from backends.triton.launch import TritonLaunch, Unbound, bind, function_of
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
@@ -36,9 +36,6 @@ class TritonBackend(PythonBackend):
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         kernels = _kernels(module)
-        for autotuner in _interpreted_autotuners(kernels):
-            # An interpreter has nothing to measure, and the autotuner would query a GPU.
-            autotuner.configs = autotuner.configs[:1]
         kernel_name = kernel.metadata.get("kernel_name")
         if kernel_name:
             return _by_name(str(kernel_name), kernels, module, kernel)
@@ -98,17 +95,6 @@ def _kernels(module: ModuleType) -> dict[str, Any]:
     """The kernels at module level by name, the source's own before the imported ones."""
     kernels = {name: value for name, value in vars(module).items() if isinstance(value, _KERNEL_TYPES)}
     return dict(sorted(kernels.items(), key=lambda item: function_of(item[1]).__module__ != module.__name__))
-
-
-def _interpreted_autotuners(kernels: dict[str, Any]) -> list[Autotuner]:
-    every = [list(layers(kernel)) for kernel in kernels.values()]
-    return [
-        layer
-        for stack in every
-        if isinstance(stack[-1], InterpretedFunction)
-        for layer in stack
-        if isinstance(layer, Autotuner)
-    ]
 
 
 def _by_name(name: str, kernels: dict[str, Any], module: ModuleType, kernel: Kernel) -> Entry:

@@ -12,7 +12,7 @@ from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
 from sandbox.supervisor.messages import Loaded
 from tasks.correctness.input_batches import Arguments
-from tasks.correctness.weight_sync import SAME_SEED, Weights
+from tasks.correctness.weight_sync import SAME_SEED, TRY_S, Weights
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
@@ -137,6 +137,23 @@ class Preparation:
             except KernelFault as fault:
                 raise KernelFault(fault.status, f"{fault.message} ({CONSTRUCTED_AGAIN})", fault.log) from fault
         weights.share()
+
+    def construct_with_own_weights(self, weights: Weights) -> bool:
+        """Construct a wrong candidate again, without the reference's weights. False if its constructor makes the same.
+
+        A constructor may scale weights, or fold others into them, under the reference's names; copies replace those.
+        """
+        candidate, budget = self.kernel_runs[-1], self.job.budget
+        if not weights.shared or self.memory.one_call or not budget.fits(TRY_S):
+            return False
+        candidate.open_session.set_deadline(budget.within(TRY_S))
+        try:
+            self._construct(candidate, self._place(candidate))
+            return weights.has_own()
+        except KernelFault:
+            return False
+        finally:
+            candidate.open_session.set_deadline(budget.deadline)
 
     def _place(self, kernel_run: KernelRun) -> DrawOn:
         """Where a kernel's source makes its tensors: the candidate's where the reference's constructor did."""

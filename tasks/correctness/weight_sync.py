@@ -19,6 +19,7 @@ MAX_NAMES, MAX_NAME_CHARS = 8, 128
 
 COPIED = "the reference's, copied into the candidate"
 SAME_SEED = "each its own, made under the same seed"
+OWN = f"{SAME_SEED}: the candidate's constructor changes them, and with the reference's it is wrong"
 
 
 class Weights:
@@ -47,6 +48,15 @@ class Weights:
         self.summary = COPIED if copied else SAME_SEED
         tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]
         self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
+
+    def has_own(self) -> bool:
+        """Whether the candidate, just constructed again, has other values than the reference's weights."""
+        own = self._candidate.open_session.state().weights
+        pairs = [(value, own.get(name)) for name, value in self._state.weights.items()]
+        return not all(
+            isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and identical(one, other)
+            for one, other in pairs
+        )
 
     @property
     def state(self) -> ModelState:

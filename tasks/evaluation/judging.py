@@ -5,6 +5,7 @@ Each step hands its results on; what refers to device memory goes into the job's
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 from domain.job import Stage
@@ -12,7 +13,7 @@ from tasks.correctness.determinism_check import DeterminismCheck
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.load_stage import Preparation
 from tasks.correctness.trials import Trials
-from tasks.correctness.weight_sync import Weights
+from tasks.correctness.weight_sync import OWN, Weights
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
@@ -66,6 +67,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     if passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
         return wrong
     device.example = device.inputs.first()
+    began = time.monotonic()
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
@@ -73,8 +75,27 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
         advice = "; ".join(filter(None, [passes.record(), advice]))
     trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
+    has_time = job.budget.fits(2 * (time.monotonic() - began))
+    if passes is None and device.weights is not None and not trials.right and has_time:
+        trials = _validate_with_own_weights(preparation, trials, device.weights)
     _report_interim_result(job, trials, right=trials.right)
     return trials
+
+
+def _validate_with_own_weights(preparation: Preparation, wrong: Trials, weights: Weights) -> Trials:
+    """Trials of the candidate with the weights that its constructor makes; `wrong` unless it is right with those."""
+    if not preparation.construct_with_own_weights(weights):
+        return wrong
+    comparison = wrong.candidate.comparison
+    preparation.first_calls(wrong.example)
+    trials = wrong.for_other_inputs(wrong.inputs, wrong.example)
+    trials.validate()
+    if trials.right:
+        weights.summary = OWN
+        return trials
+    weights.share()
+    wrong.candidate.comparison = comparison
+    return wrong
 
 
 def _time(preparation: Preparation, device: DeviceScope, timekeeper: Timekeeper) -> None:

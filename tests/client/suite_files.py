@@ -128,6 +128,7 @@ import torch
 class Data(NamedTuple):
     x: torch.Tensor
     more: dict
+    packed: torch.Tensor
 """
 OF_STRUCTURES = """
 import dataclasses
@@ -151,12 +152,14 @@ class Config:
 
 
 def ref_kernel(data):
+    assert data.packed.dtype == torch.float4_e2m1fn_x2
     return (data.x * data.more["config"].doubled).to(data.more["config"].dtype)
 
 
 def generate_input(size, seed):
     x = torch.randn(size, generator=torch.Generator().manual_seed(seed))
-    return Data(x, {"config": Config(1.0, torch.float32), "out": torch.empty(size), "flags": [True, None]})
+    packed = torch.ones(size, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    return Data(x, {"config": Config(1.0, torch.float32), "out": torch.empty(size), "flags": [True, None]}, packed)
 
 
 check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-4)
@@ -166,7 +169,7 @@ import torch
 
 
 def custom_kernel(data):
-    x, more = data
+    x, more, _ = data
     return torch.mul(x, 3.0 * (more["config"].scale == 1.5), out=more["out"])
 """
 KNOWS_THE_CLASS = """
@@ -180,7 +183,7 @@ def custom_kernel(data):
 
 
 def gpu_mode_structures(tmp_path: Path) -> Path:
-    """Data of the task's named tuple, with a dict, a buffer in it, and a dataclass of the reference's."""
+    """Data of a named tuple: a dict with a buffer and a dataclass of the reference's, and numbers of four bits."""
     files = {
         "checking.py": CHECKING,
         "eval.py": "raise SystemExit('not ours')\n",
@@ -189,6 +192,49 @@ def gpu_mode_structures(tmp_path: Path) -> Path:
         "scale/reference.py": OF_STRUCTURES,
         "scale/submission_fills.py": FILLS,
         "scale/submission_knows.py": KNOWS_THE_CLASS,
+    }
+    return write(tmp_path / "tasks", files)
+
+
+SCALED_LINEAR = """
+import torch
+import torch.nn as nn
+
+
+def forward_fn(x, weight, scale):
+    return scale * (x @ weight.T)
+
+
+class Model(nn.Module):
+    def __init__(self, width, scale=1.0, kind="normal"):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2 * width, width) if kind == "normal" else torch.ones(2 * width, width))
+        self.scale = scale
+
+    def forward(self, x, fn=forward_fn):
+        return fn(x, self.weight, scale=self.scale)
+
+
+def get_inputs(rows=4, width=8):
+    return [torch.randn(rows, width)]
+"""
+CONFIGURATIONS = {
+    "single_input_configs": [{"rows": 4}],
+    "multi_input_configs": [{"rows": 3}, {"rows": 5}, {"rows": 3}],
+    "multi_init_configs": [{"scale": 0.5, "kind": "normal"}],
+    "multi_shared_configs": [{"width": 8}, {"width": 6}],
+}
+
+
+def robust_kbench_task(tmp_path: Path) -> Path:
+    """A task of four cases, with a host file, a right kernel in Python and one that is wrong for five rows."""
+    kernel = "def forward(x, weight, scale):\n    return (x * scale{error}) @ weight.T\n"
+    files = {
+        "linear/func_forward.py": SCALED_LINEAR,
+        "linear/config_forward.json": json.dumps(CONFIGURATIONS),
+        "linear/forward.cu": "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n",
+        "mine/linear/right.py": kernel.format(error=""),
+        "mine/linear/wrong.py": kernel.format(error=" - 1.0 * (len(x) == 5)"),
     }
     return write(tmp_path / "tasks", files)
 

@@ -10,7 +10,13 @@ import pytest
 
 from kernel_eval_client.suites import read
 from tests.client.failing import Reply, Told, listening
-from tests.client.suite_files import flashinfer_set, gpu_mode_structures, gpu_mode_task, kernelbench_folder
+from tests.client.suite_files import (
+    flashinfer_set,
+    gpu_mode_structures,
+    gpu_mode_task,
+    kernelbench_folder,
+    robust_kbench_task,
+)
 from tests.client.test_cli import QUICK, Command, run  # noqa: F401
 from tests.conftest import free_port
 
@@ -84,6 +90,17 @@ def test_gpu_mode_s_structures_are_made_again(run: Command, tmp_path: Path) -> N
     found, _ = lines(run)
     name = "scale:submission"
     assert verdicts(found) == {f"{name}_fills": "passed", f"{name}_knows": "passed"}
+
+
+@pytest.mark.slow
+def test_robust_kbench_s_tasks_are_judged(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    folder = robust_kbench_task(tmp_path)
+    chosen = ("--candidates", folder / "mine", "--results", tmp_path / "r.jsonl", "--json", *BRIEF)
+    assert run("suite", folder, *chosen) == 1, run.out
+    found, _ = lines(run)
+    assert verdicts(found) == {"linear:right": "passed", "linear:wrong": "wrong_result"}
+    shapes = [case["shapes"][:2] for case in found["linear:right"]["result"]["cases"]]
+    assert shapes == [[[3, 8], [16, 8]], [[3, 6], [12, 6]], [[5, 8], [16, 8]], [[5, 6], [12, 6]]]
 
 
 @pytest.mark.slow

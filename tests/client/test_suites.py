@@ -28,6 +28,7 @@ from tests.client.suite_files import (
     gpu_mode_task,
     kernelbench_folder,
     result_of,
+    robust_kbench_task,
     safetensors,
     workload,
 )
@@ -124,6 +125,15 @@ def test_a_gpu_mode_task_becomes_a_problem_with_its_tests_and_benchmarks_as_case
     assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
 
 
+def test_computed_tolerances_of_a_gpu_mode_task_are_the_services_own(tmp_path: Path) -> None:
+    folder = gpu_mode_task(tmp_path)
+    computed = REFERENCE.replace("rtol=1e-3, atol=1e-4", "rtol=1e-5 * SCALE, atol=1e-4")
+    (folder / "add" / "reference.py").write_text(computed)
+    (problem,) = read(folder)
+    assert problem.reference is not None and set(problem.options) == {"cases"}
+    assert problem.about.startswith("Its check computes tolerances, so the service's own apply.")
+
+
 def test_a_gpu_mode_task_of_many_cases_becomes_several_problems(tmp_path: Path) -> None:
     folder = gpu_mode_task(tmp_path)
     tests = "".join(f"  - {{size: {size}, seed: 1}}\n" for size in range(1, 34))
@@ -151,6 +161,23 @@ def test_a_gpu_mode_task_that_cannot_be_handed_over_says_why(tmp_path: Path, cha
     for name, text in changes.items():
         (folder / "add" / name).write_text(text)
     assert all(each.reference is None and why in (each.refused or "") for each in read(folder))
+
+
+def test_a_robust_kbench_task_becomes_a_problem_with_its_configurations_as_cases(tmp_path: Path) -> None:
+    folder = robust_kbench_task(tmp_path)
+    (problem,) = read(folder)
+    sizes = [(case["arguments"]["rows"], case["arguments"]["width"]) for case in problem.options["cases"]]
+    assert problem.name == "linear" and sizes == [(3, 8), (3, 6), (5, 8), (5, 6)]
+    (candidate,) = problem.candidates
+    assert candidate.kernel is not None and candidate.kernel.kernel_type is KernelType.TORCH_CUDA
+    assert candidate.kernel.metadata == {"entry_point": "forward"}
+    (with_others,) = read(folder, folder / "mine")
+    assert [each.label for each in with_others.candidates] == ["right", "wrong"]
+    (folder / "linear" / "config_forward.json").write_text('{"single_input_configs": [{"rows": 4}]}')
+    assert [case["arguments"] for case in read(folder)[0].options["cases"]] == [{"rows": 4}]
+    (folder / "linear" / "config_forward.json").write_text("[1]")
+    with pytest.raises(errors.CallerError, match="no configuration of a task"):
+        read(folder)
 
 
 def test_a_flashinfer_definition_becomes_a_problem_for_each_workload(tmp_path: Path) -> None:

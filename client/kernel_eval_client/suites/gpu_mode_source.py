@@ -5,6 +5,8 @@ from __future__ import annotations
 ENTRY = "kernel_eval_entry"
 REFERENCE = "reference"
 """The module name under which a submission imports the reference."""
+SENT_AS_BYTES = ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+"""Dtypes that the service does not know. `float8_e8m0fnu` is one that it knows."""
 _ENTRY_SOURCE = """
 
 def _kernel_eval_buffer(make, shape, dtype, device):
@@ -33,11 +35,16 @@ def _kernel_eval_dtype(name):
     return getattr(_kernel_eval_torch, name)
 
 
+def _kernel_eval_bytes(dtype, content):
+    return content.view(_kernel_eval_dtype(dtype))
+
+
 _kernel_eval_constructors = {
     "buffer to write to": _kernel_eval_buffer,
     "named tuple": _kernel_eval_named_tuple,
     "dataclass": _kernel_eval_dataclass,
     "dtype": _kernel_eval_dtype,
+    "bytes of": _kernel_eval_bytes,
 }
 
 
@@ -84,6 +91,8 @@ def get_inputs(**arguments):
         if isinstance(data, _torch.Tensor) and id(data) in buffers and data._version == 0:
             device = data.device.type
             return "buffer to write to", buffers[id(data)][0], tuple(data.shape), str(data.dtype)[6:], device
+        if isinstance(data, _torch.Tensor) and str(data.dtype)[6:] in %r:
+            return "bytes of", str(data.dtype)[6:], data.view(_torch.uint8)
         if isinstance(data, _torch.dtype):
             return "dtype", str(data)[6:]
         if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -119,4 +128,4 @@ def inputs() -> str:
 
     Each call draws a new seed where the case has one; the task's own would repeat one set.
     """
-    return _GET_INPUTS % REFERENCE
+    return _GET_INPUTS % (REFERENCE, SENT_AS_BYTES)

@@ -1,4 +1,4 @@
-"""Reads the problems of a suite from a folder, in any of the three layouts."""
+"""Reads the problems of a suite from a folder, in any of the layouts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_eval_client.errors import CallerError
-from kernel_eval_client.suites import flashinfer, folder, gpu_mode
+from kernel_eval_client.suites import flashinfer, folder, gpu_mode, robust_kbench
 from kernel_eval_client.suites.problem import Problem
 
 STARTER = Path(__file__).with_name("starter")
 """The folder of the starter suite, which is part of this package."""
 
-LAYOUTS = ("kernelbench", "gpu-mode", "flashinfer")
+LAYOUTS = ("kernelbench", "gpu-mode", "flashinfer", "robust-kbench")
 
 
 def read(
@@ -35,6 +35,8 @@ def read(
         problems = list(gpu_mode.read_problems(root, candidates))
     elif kind == "flashinfer":
         problems = list(flashinfer.read_problems(root, candidates))
+    elif kind == "robust-kbench":
+        problems = list(robust_kbench.read_problems(root, candidates))
     else:
         problems = list(folder.read_problems(root, candidates, small=small))
     if not problems:
@@ -45,7 +47,9 @@ def read(
 
 
 def detect_layout(root: Path) -> str:
-    """The layout, by files that only one of the three has."""
+    """The layout, by files that only one of them has."""
     if next(root.rglob("task.yml"), None) is not None:
         return "gpu-mode"
+    if next(root.rglob(robust_kbench.REFERENCE), None) is not None:
+        return "robust-kbench"
     return "flashinfer" if (root / "definitions").is_dir() else "kernelbench"

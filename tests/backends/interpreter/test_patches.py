@@ -128,6 +128,20 @@ def test_bfloat16_is_computed_with(expression: str, expected: Any, answer: Answe
     torch.testing.assert_close(answer(stored, expression, x, y), expected(x, y), atol=0.02, rtol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tl.where(x > 0 and y > 0 and x > y, x, y)", lambda x, y: torch.where((x > 0) & (y > 0) & (x > y), x, y)),
+        ("tl.where(not (x > 0 or y > 0), x, y)", lambda x, y: torch.where((x > 0) | (y > 0), y, x)),
+        ("tl.where(flag and x > y, x, y)", torch.maximum),
+        ("x if not flag and SIZE > 0 else y", lambda x, y: y),
+    ],
+)
+def test_boolean_operators_apply_to_the_elements_of_blocks(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    assert torch.equal(answer(stored, expression, x, y), expected(x, y))
+
+
 def test_bfloat16_is_rounded_to_the_nearest(answer: Answer) -> None:
     x, y = drawn(torch.float32)
     assert torch.equal(answer(stored, "x + y", x, y, dtype=torch.bfloat16), (x + y).bfloat16())
@@ -165,6 +179,7 @@ def test_a_bool_argument(answer: Answer) -> None:
         ("tanh(x * factor)", lambda x, y: torch.tanh(x * 0.3)),
         ("pow(x, 2.0) + libdevice.erf(y)", lambda x, y: x**2 + torch.erf(y)),
         ("tl.where(libdevice.isnan(x / (y - y)), 0.0, libdevice.rint(x))", lambda x, y: torch.round(x)),
+        ("libdevice.llrint(x * 3).to(tl.float32)", lambda x, y: torch.round(x * 3)),
         ("x * libdevice.rsqrt(tl.sum(y * y, axis=0))", lambda x, y: x * torch.rsqrt((y * y).sum())),
     ],
 )

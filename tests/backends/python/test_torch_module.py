@@ -269,6 +269,7 @@ def test_no_own_inputs(tmp_path: Path) -> None:
     [
         f"{RELU}\ndef get_inputs():\n    return [torch.ones(2).cuda()]",
         f"{RELU}\ndef get_inputs():\n    return [torch.ones(2, device='cuda')]",
+        f"{RELU}\ndef get_inputs():\n    return [torch.ones(2).normal_(generator=torch.Generator('cuda'))]",
     ],
 )
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -287,6 +288,8 @@ def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
         "assert torch.cuda.is_available()",
         "torch.cuda._compile_kernel('__global__ void f() {}', 'f')",
         "import cupy; cupy.ones(1)",
+        "from torch._C import _cuda_getCurrentRawStream",
+        "torch.empty(1, device=torch.accelerator.current_device_index())",
         "assert torch.ones(1).is_cuda, 'on the host'",
         "raise RuntimeError('this kernel requires a GPU')",
         "raise ValueError('x must be a CUDA tensor')",

@@ -139,6 +139,21 @@ def test_kernel_fn_beside_the_kernels_needs_no_contract(tmp_path: Path, source: 
     KernelSchema().load({"source_code": source, "kernel_type": "triton"})
 
 
+IN_A_CLASS = f"class Kernels:\n    pass\n{TUNED}Kernels.add = add\ndel add\n" + FN.replace("add[(", "Kernels.add[(")
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("language", ["triton", "torch"])
+@pytest.mark.parametrize("source", [TUNED + FN, IN_A_CLASS])
+def test_an_autotuned_kernel_is_not_measured_by_an_interpreter_wherever_it_is(
+    tmp_path: Path, source: str, language: str
+) -> None:
+    x, y = torch.randn(1000), torch.randn(1000)
+    source = HEAD + source.replace(", BLOCK_SIZE=256", "").replace("256),)", "128),)")
+    executable = loaded(kernel(source, language), tmp_path)
+    torch.testing.assert_close(executable.call([x, y]), x + y)
+
+
 @pytest.mark.usefixtures("interpreter")
 def test_a_python_function_may_be_named_as_a_kernel_is(tmp_path: Path) -> None:
     KernelSchema().load({"source_code": ADD + WRAPPER, "kernel_type": "triton", "metadata": {"kernel_name": "run"}})

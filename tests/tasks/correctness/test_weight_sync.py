@@ -13,6 +13,7 @@ from domain.result import Outcome, Status
 from sandbox.supervisor.messages import ModelState
 from tasks.correctness import parameter_check
 from tasks.correctness.parameter_check import UNTRIED, constant
+from tasks.correctness.weight_sync import COPIED, OWN
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.evaluation.test_explanations import judged, model, torch_kernel
@@ -323,6 +324,30 @@ def test_with_no_constant_ones_nothing_more_is_told(worker: WorkerContext) -> No
     renamed = passing(worker, LINEAR, "self.l(x)", "self.k(x)", LINEAR.replace("self.l", "self.k"))
     assert renamed == ("each its own, made under the same seed", [])
     assert passing(worker, LINEAR, "self.l(x)", "self.l(x)") == ("the reference's, copied into the candidate", [])
+
+
+@pytest.mark.parametrize(
+    ("change", "reference"),
+    [
+        ("self.l.weight.mul_(0.25), self.l.bias.mul_(0.25)", "self.l(x) / 4"),
+        ("self.l.weight.copy_(self.l.weight.t().clone())", "x @ self.l.weight + self.l.bias"),
+    ],
+)
+def test_weights_that_a_constructor_changes_under_the_references_names_stay(
+    worker: WorkerContext, change: str, reference: str
+) -> None:
+    own = f"{LINEAR}\n        with torch.no_grad(): {change}"
+    weights, _ = passing(worker, LINEAR, reference, "self.l(x)", own)
+    assert weights == OWN
+    source = model("self.l(x) * 1.5", own, "ModelNew")
+    outcome = judged(worker, source, model(reference, LINEAR) + INPUTS).outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.inputs["weights"] == COPIED
+
+
+def test_layers_made_in_another_order_get_the_references_weights(worker: WorkerContext) -> None:
+    layers = ["self.a = nn.Linear(32, 32)", "self.b = nn.Linear(32, 32)"]
+    weights, _ = passing(worker, "; ".join(layers), "self.b(self.a(x))", "self.b(self.a(x))", "; ".join(layers[::-1]))
+    assert weights == COPIED
 
 
 def test_what_may_not_be_changed_is_left_alone() -> None:
