@@ -1,4 +1,4 @@
-"""The pages in a real browser: accessible, of this service alone, without scripts, on a desk and on a phone."""
+"""The pages in a real browser: accessible, of this service alone, readable without scripts, on a desk and a phone."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [DESK, PHONE])
 def test_every_page_is_accessible(browser: Any, url: str, pages: dict[str, str], scheme: str, width: int) -> None:
-    # The policy of the pages lets no script in, also not the one that looks at them.
+    # The policy of the pages lets no script in but theirs, also not the one that looks at them.
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     for path, word in pages.items():
@@ -164,6 +164,18 @@ def test_a_source_is_downloaded_as_it_was_sent(browser: Any, url: str, pages: di
     with open(started.value.path(), encoding="utf-8") as file:
         assert (file.read(), started.value.suggested_filename) == (f"x = 0\nreturn {EVIL}\n", "kernel.py")
     page.close()
+
+
+def test_a_source_is_copied_as_it_was_sent(browser: Any, url: str, pages: dict[str, str]) -> None:
+    context = browser.new_context()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(url + next(path for path, word in pages.items() if word == "Passed"))
+    page.get_by_text("The kernel: 2 lines").click()
+    page.get_by_role("button", name="Copy: Source of the kernel").click()
+    page.get_by_role("button", name="Copied: Source of the kernel").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == f"x = 0\nreturn {EVIL}\n"
+    context.close()
 
 
 def test_a_filter_leads_to_a_list_and_a_form_to_two_jobs(browser: Any, url: str, pages: dict[str, str]) -> None:
