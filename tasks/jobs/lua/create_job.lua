@@ -55,6 +55,12 @@ local function record(at)
     redis.call('SADD', 'jobs:open:' .. key, id)
     redis.call('ZADD', 'jobs:key:' .. key, at, id)
   end
+  if arg.name then
+    for _, viewer in ipairs(viewers(key)) do
+      redis.call('ZADD', 'jobs:names:' .. viewer, 0, arg.name)
+      redis.call('ZADD', 'jobs:name:' .. viewer .. ':' .. arg.name, at, id)
+    end
+  end
   if arg.batch_id then redis.call('ZADD', 'batch:' .. arg.batch_id, at, id) end
   if arg.bodies then redis.call('SET', 'batch:' .. arg.batch_id .. ':bodies', arg.bodies) end
 end

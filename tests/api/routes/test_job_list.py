@@ -37,11 +37,9 @@ def shown(client: FlaskClient, query: str = "", **headers: str) -> Page:
 
 
 def completed(client: FlaskClient, records: JobStore, redis: Redis, body: dict[str, Any], name: str = "") -> str:
-    job_id, attempt = claimed(client, records)
+    job_id, attempt = claimed(client, records, name or None)
     records.enter_stage(job_id, attempt, Stage.VALIDATE)
     assert records.complete(job_id, attempt, body)
-    if name:
-        redis.hset(f"job:{job_id}", "name", name)
     return job_id
 
 
