@@ -199,6 +199,20 @@ def of_result(result: Result, timeout: int | None = None) -> str:
     if status is Status.TIMEOUT:
         return _timed_out(kernel, timeout)
     error = kernel.get("compilation_error") or kernel.get("validation_error") or ""
+    if advice := _by_cause(status, error):
+        return advice
+    return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
+
+
+def in_list(view: JobView) -> str | None:
+    """The next step with a job whose result was not read, by the first line of its error; None for a pass."""
+    if view.summary is None:
+        return of_job(view)
+    status = Status(view.summary.verdict)
+    return None if status is Status.PASSED else _by_cause(status, view.summary.error or "") or OF_VERDICT[status]
+
+
+def _by_cause(status: Status, error: str) -> str | None:
     causes = {
         Status.RUNTIME_ERROR: _OF_TYPE + _OF_RUNTIME,
         Status.COMPILE_ERROR: _OF_TYPE + _OF_COMPILING,
@@ -206,9 +220,7 @@ def of_result(result: Result, timeout: int | None = None) -> str:
         Status.UNSUPPORTED: _OF_UNSUPPORTED,
         Status.WRONG_RESULT: _OF_COMPARISON,
     }.get(status, ())
-    if advice := next((advice for pattern, advice in causes if re.search(pattern, error)), None):
-        return advice
-    return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
+    return next((advice for pattern, advice in causes if re.search(pattern, error)), None)
 
 
 def of_job(view: JobView) -> str:

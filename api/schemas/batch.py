@@ -9,8 +9,9 @@ from typing import Any
 from apiflask import Schema
 from marshmallow import fields
 
+from api.pages import next_step
 from api.schemas.fields import one_of
-from api.schemas.job import ignored_field, location, name_field, outcome, summary
+from api.schemas.job import ignored_field, listed_next_field, location, name_field, outcome, summary
 from api.schemas.outcome import IntervalSchema
 from api.schemas.problem import ProblemSchema
 from domain.job import State
@@ -42,6 +43,7 @@ def line(view: JobView) -> dict[str, Any]:
         "speedup": {name: brief[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
         "flag_count": brief.get("flag_count"),
         "error": brief.get("error") or summary(view)["error"],
+        "next": next_step.in_list(view),
     }
 
 
@@ -56,6 +58,7 @@ class OutcomeSchema(Schema):
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
     )
+    next = listed_next_field()
 
 
 class BatchLineSchema(OutcomeSchema):

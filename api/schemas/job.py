@@ -69,6 +69,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
         "summary": outcome(view),
+        "next": next_step.in_list(view),
     }
 
 
@@ -112,6 +113,11 @@ def explanation_field() -> fields.String:
 def next_field() -> fields.String:
     """A field of a job and of its result."""
     return fields.String(required=True, metadata={"description": "What to do next, in a sentence."})
+
+
+def listed_next_field() -> fields.String:
+    """A field of a job in a list."""
+    return fields.String(allow_none=True, metadata={"description": "What to do next, in a sentence; null: it passed."})
 
 
 def report_field() -> fields.String:
@@ -228,6 +234,7 @@ class JobSummarySchema(Schema):
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
     )
     summary = summary_field()
+    next = listed_next_field()
 
 
 class FlagSchema(Schema):

@@ -79,6 +79,13 @@ def test_each_filter_as_json_and_as_a_page(
     assert [link for link in links if link.endswith("/report")] == [f"/job/{jobs[name]}/report" for name in found]
 
 
+def test_a_job_that_did_not_pass_says_what_to_do(client: FlaskClient, jobs: dict[str, str]) -> None:
+    listed = {job["job_id"]: job["next"] for job in client.get("/jobs").get_json()["jobs"]}
+    assert listed[jobs["fast"]] is None and "first mismatch" in listed[jobs["wrong"]]
+    assert listed[jobs["unbuilt"]] == client.get(f"/job/{jobs['unbuilt']}").get_json()["next"]
+    assert listed[jobs["queued"]] == f"Wait for the verdict with `GET /job/{jobs['queued']}?wait=60`."
+
+
 def test_the_page_shows_what_was_asked_for_and_escapes_it(client: FlaskClient, jobs: dict[str, str]) -> None:
     page = shown(client, "?verdict=wrong_result&text=" + "%3Cscript%3E")
     assert {"id": "text", "name": "text", "type": "search", "value": "<script>"} in page.those("input")
