@@ -148,8 +148,8 @@ _OF_COMPILING: _Causes = (
         "Send a `__global__` function alone, or name the host function that launches it in metadata.entry_point.",
     ),
     (
-        r"SyntaxError.*\(kernel\.py, line 1\)",
-        "Send the text of the source alone: its first line is no Python. No prose before it, no path, no base64.",
+        r"SyntaxError: invalid syntax \(kernel\.py, line 1\)",
+        "Correct the first line, or send the text of the source alone: no prose before it, no path, no base64.",
     ),
 )
 _OF_CONTRACT: _Causes = ((r"no argument has `\"role", OUTPUT_ROLE),)

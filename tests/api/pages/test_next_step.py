@@ -101,7 +101,7 @@ def test_it_is_imperative(sentence: str) -> None:
         (outcome("compile_error", "CalledProcessError: Command '['pip'", compiled=False), next_step.SANDBOX),
         (outcome("compile_error", "No module named 'task'", compiled=False), "Leave out the import from `task`"),
         (outcome("compile_error", "it holds host code (line 3)", compiled=False), "Send a `__global__` function"),
-        (outcome("compile_error", "SyntaxError: invalid syntax (kernel.py, line 1)"), "Send the text of the source"),
+        (outcome("compile_error", "SyntaxError: invalid syntax (kernel.py, line 1)"), "Correct the first line, or"),
     ],
 )
 def test_it_goes_by_the_cause(found: dict[str, Any], step: str) -> None:
