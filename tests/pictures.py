@@ -18,9 +18,9 @@ IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 VIEWS = (("report.png", "/job/{job}/report", 1120, 900, 1.5), ("report-phone.png", "/job/{job}/report", 390, 844, 2.0),
          ("dashboard.png", "/", 1120, 900, 1.5), ("dashboard-phone.png", "/", 390, 844, 2.0),
          ("jobs.png", "/jobs", 1120, 900, 1.5), ("suite.png", "/suite", 1120, 900, 1.5),
-         ("batch.png", "/batch/{batch}", 1120, 900, 1.5), ("history.png", "/kernel/{name}", 1120, 900, 1.5),
+         ("batch.png", "/batch/{batch}", 1120, 900, 1.5), ("history.png", "/kernel?name={name}", 1120, 900, 1.5),
          ("side-by-side.png", "/side-by-side?first={job}&second={other}", 1120, 900, 1.5),
-         ("history-dark-phone.png", "/kernel/{name}", 390, 844, 2.0),
+         ("history-dark-phone.png", "/kernel?name={name}", 390, 844, 2.0),
          ("docs.png", "/docs", 1120, 900, 1.5))  # fmt: skip
 DRAWN = {"/docs": ".opblock"}
 """What is there once the scripts of a page have what they show."""

@@ -87,6 +87,8 @@ def _with_refusals(spec: dict[str, Any]) -> None:
                 responses["503"]["content"] = responses["200"]["content"]
                 continue
             described = REFUSALS | (OF_A_BODY if "requestBody" in operation else {})
+            if "requestBody" in operation:
+                operation["requestBody"]["required"] = True
             for status, description in described.items():
                 responses.setdefault(status, {"description": description})
             for status, response in responses.items():

@@ -19,7 +19,10 @@ SCHEMA: dict[str, Any] = {
         "operation": {"type": "string", "enum": ["evaluate", "compare"]},
         "state": {"type": "string", "enum": [state.value for state in State if state.terminal]},
         "explanation": {**_TEXT, "description": "What was found, in a sentence."},
-        "summary": {"type": ["object", "null"], "description": "As a job has it; null: no verdict."},
+        "summary": {
+            "anyOf": [{"$ref": "#/components/schemas/Summary"}, {"type": "null"}],
+            "description": "As a job has it; null: no verdict.",
+        },
         "error": {"type": ["string", "null"], "description": "Why a job failed."},
         "job": {**_TEXT, "description": "The path of the job."},
         "report": {**_TEXT, "description": "The path of the page for a person."},

@@ -97,25 +97,39 @@ UNSOUND = (
     "Correct the lines that the sanitizer names first: they count as much as a wrong result. Then send it again with "
     "`sanitize`."
 )
-SANDBOX = "Work on the arguments alone: the sandbox refuses a network, and files outside the kernel's own folder."
+SANDBOX = "Work on the arguments alone: the sandbox has no network, no input and no files but the kernel's own folder."
 LACKING_MODULE = "Do without that module: it is not installed on the worker."
+HAS_GPU = "Send it to a worker with a GPU: `GET /health` lists the workers."
+OUTPUT_ROLE = 'Give the argument that the kernel writes `"role": "output"`.'
+RETURNABLE = "Return tensors or numbers, alone or in tuples, lists and dicts, as the reference does."
 
 _Causes = tuple[tuple[str, str], ...]
 _OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
 CONSTEXPR = "Declare that parameter of the kernel as `name: tl.constexpr`."
 FENCE = "Send only the code between the two lines of ```."
+_ANYWHERE: _Causes = (
+    (
+        r"PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror|EOFError"
+        r"|FileNotFoundError|CalledProcessError",
+        SANDBOX,
+    ),
+    (
+        r"No module named 'task'",
+        "Leave out the import from `task`, or send GPU MODE's whole folder by `kernel-eval suite FOLDER`.",
+    ),
+    (r"ModuleNotFoundError", LACKING_MODULE),
+)
 _OF_RUNTIME: _Causes = (
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
-    (r"PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror", SANDBOX),
+    (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
     (
         r"illegal (?:memory access|address)|misaligned address",
         "Mask loads and stores, and check the strides: an index is out of bounds, or a load is misaligned.",
     ),
-    (r"ModuleNotFoundError", LACKING_MODULE),
     (
         r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
-        "Give ModelNew the parameters of Model (get_init_inputs() and get_inputs() go to both), and a kernel those "
-        "that it is launched with.",
+        "Take the parameters of the reference (get_init_inputs() and get_inputs() go to both), and return the output; "
+        "give a kernel those that it is launched with.",
     ),
     (
         r"same device|cannot be accessed from Triton|is on (?:cpu|cuda)",
@@ -129,25 +143,31 @@ _OF_COMPILING: _Causes = (
         r"Entry point .* not found|Kernel .* not found|nothing callable",
         "Define `class ModelNew` or `kernel_fn`, or name what the source has in metadata (class_name, function_name).",
     ),
-    (r"ModuleNotFoundError", LACKING_MODULE),
-)
-_OF_CONTRACT: _Causes = (
     (
-        r"no argument has `\"role",
-        'Give the argument that the kernel writes `"role": "output"`.',
+        r"holds host code|no __global__",
+        "Send a `__global__` function alone, or name the host function that launches it in metadata.entry_point.",
+    ),
+    (
+        r"SyntaxError: invalid syntax \(kernel\.py, line 1\)",
+        "Correct the first line, or send the text of the source alone: no prose before it, no path, no base64.",
     ),
 )
+_OF_CONTRACT: _Causes = ((r"no argument has `\"role", OUTPUT_ROLE),)
 _OF_UNSUPPORTED: _Causes = (
+    (r"holds an object of type", RETURNABLE),
+    (r"no (?:CUDA device|GPU)", HAS_GPU),
+)
+_OF_REFERENCE: _Causes = (
+    (r"no (?:CUDA device|GPU)", HAS_GPU),
+    (r"inputs and outputs take", "Make the inputs smaller, or send it to a worker with more memory."),
     (
-        r"holds an object of type",
-        "Return tensors or numbers, alone or in tuples, lists and dicts, as the reference does.",
-    ),
-    (
-        r"no (?:CUDA device|GPU)",
-        "Send it to a worker with a GPU: `GET /health` lists the workers.",
+        r"takes \d+ positional arguments?|missing \d+ required positional",
+        "Give the reference a parameter for each input. In a contract give the argument that the kernel writes "
+        '`"role": "output"`.',
     ),
 )
 _OF_COMPARISON: _Causes = (
+    (r"holds an object of type", RETURNABLE),
     (r"^Shape mismatch", "Return the shape that the reference returns."),
     (r"wrong dtype", "Return the dtype that the reference returns: convert the last result with .to()."),
     (r"wrong device", "Return the output on the device of the inputs: allocate it there."),
@@ -199,16 +219,29 @@ def of_result(result: Result, timeout: int | None = None) -> str:
     if status is Status.TIMEOUT:
         return _timed_out(kernel, timeout)
     error = kernel.get("compilation_error") or kernel.get("validation_error") or ""
+    if advice := _by_cause(status, error):
+        return advice
+    return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
+
+
+def in_list(view: JobView) -> str | None:
+    """The next step with a job whose result was not read, by the first line of its error; None for a pass."""
+    if view.summary is None:
+        return of_job(view)
+    status = Status(view.summary.verdict)
+    return None if status is Status.PASSED else _by_cause(status, view.summary.error or "") or OF_VERDICT[status]
+
+
+def _by_cause(status: Status, error: str) -> str | None:
     causes = {
-        Status.RUNTIME_ERROR: _OF_TYPE + _OF_RUNTIME,
-        Status.COMPILE_ERROR: _OF_TYPE + _OF_COMPILING,
+        Status.RUNTIME_ERROR: _OF_TYPE + _OF_RUNTIME + _ANYWHERE,
+        Status.COMPILE_ERROR: _OF_TYPE + _OF_COMPILING + _ANYWHERE,
+        Status.REFERENCE_FAILED: _OF_REFERENCE,
         Status.CONTRACT_MISMATCH: _OF_TYPE + _OF_CONTRACT,
         Status.UNSUPPORTED: _OF_UNSUPPORTED,
         Status.WRONG_RESULT: _OF_COMPARISON,
     }.get(status, ())
-    if advice := next((advice for pattern, advice in causes if re.search(pattern, error)), None):
-        return advice
-    return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
+    return next((advice for pattern, advice in causes if re.search(pattern, error)), None)
 
 
 def of_job(view: JobView) -> str:

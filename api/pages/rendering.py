@@ -1,4 +1,4 @@
-"""Renders templates: everything escaped, the style inline, no script, and a policy that allows nothing else."""
+"""Renders templates: everything escaped, style and script inline, and a policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from api.pages.cases import elements
 from domain.plain_text import plain_lines
 
 CONTENT_TYPE = "text/html; charset=utf-8"
-STYLE = "style.css"
+STYLE, SCRIPT = "style.css", "copy.js"
 ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
 
 
@@ -32,8 +32,8 @@ def page(template: str, /, status: int = 200, *, reloads: bool = False, **values
     With `reloads` the browser reloads it every REFRESH_S. By a header: the accessibility rules forbid a page to do so
     by itself.
     """
-    environment, style, policy = _prepared()
-    text = environment.get_template(template).render(style=style, policy=policy, **values)
+    environment, inline, policy = _prepared()
+    text = environment.get_template(template).render(**inline, policy=policy, **values)
     response = Response(text, status, content_type=CONTENT_TYPE)
     response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -44,8 +44,8 @@ def page(template: str, /, status: int = 200, *, reloads: bool = False, **values
 
 
 @cache
-def _prepared() -> tuple[Environment, Markup, str]:
-    """The templates, the inline style of every page, and the policy that allows exactly this style."""
+def _prepared() -> tuple[Environment, dict[str, Markup], str]:
+    """The templates, the inline style and script of every page, and the policy that allows exactly these."""
     environment = Environment(
         loader=PackageLoader("api"),
         autoescape=True,
@@ -59,10 +59,15 @@ def _prepared() -> tuple[Environment, Markup, str]:
         for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
     environment.filters |= {"at": _at, "counted": words.counted, "elements": elements}
-    # The hash covers the text between the tags, to the last byte.
-    style = Markup(environment.get_template(STYLE).render())
-    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
-    return environment, style, f"{ALLOWED}; style-src 'sha256-{digest}'"
+    inline = {"style": _text(environment, STYLE), "script": _text(environment, SCRIPT)}
+    # A hash covers the text between the tags, to the last byte.
+    hashes = {name: base64.b64encode(sha256(text.encode()).digest()).decode() for name, text in inline.items()}
+    allowed = [ALLOWED, *(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())]
+    return environment, inline, "; ".join(allowed)
+
+
+def _text(environment: Environment, name: str) -> Markup:
+    return Markup(environment.get_template(name).render())
 
 
 def _without_control_characters(value: Any) -> Any:

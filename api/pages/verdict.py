@@ -95,6 +95,8 @@ def _passed(result: Result, kernel: Result) -> str:
     if not timing:
         why = first_line(kernel.get("profiling_error")) or "without a known reason"
         return f"{right}; it was not timed: {words.sentence(why)}"
+    if any(flag["code"] == FlagCode.INTERPRETED for flag in timing.get("flags") or ()):
+        return f"{right}. An interpreter ran it on the CPU, so its time is none of a GPU.{_flag_count(result)}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _absolute_time(timing)
     if comparison is not None and not speedup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiflask import APIBlueprint
-from flask import Response, request
+from flask import Response
 from marshmallow import validate
 
 from api.auth.authentication import caller_id
@@ -16,7 +16,7 @@ from api.pages.several_jobs import history, side_by_side, suite
 from api.routes.jobs import find_job
 from api.schemas.fields import QuerySchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
-from tasks.jobs.job_search import MAX_SEARCHED, JobFilter, search
+from tasks.jobs.job_search import JobFilter, search
 from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("pages", __name__, tag="Jobs")
@@ -41,20 +41,24 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
     return page("side_by_side.html", **side_by_side.template_values((first, second), sources, now))
 
 
-@blueprint.get("/kernel/<path:name>")
-@blueprint.input(RefreshQuerySchema, location="query")
+class AttemptsQuerySchema(RefreshQuerySchema):
+    """Selects the name, and how its page behaves."""
+
+    name = Text(required=True, validate=validate.Length(1, 200), metadata={"description": "The kernel's whole name."})
+
+
+@blueprint.get("/kernel")
+@blueprint.input(AttemptsQuerySchema, location="query")
 @blueprint.doc(summary="The attempts under one name, for a person", responses=_PAGE)
-def attempts(name: str, query_data: dict[str, Any]) -> Response:
+def attempts(query_data: dict[str, Any]) -> Response:
     """A page of the newest jobs whose requests have this `name`: verdicts, speed-ups in order, and the best so far."""
-    records = app_context().records
+    records, name = app_context().records, query_data["name"]
     found = search(records, JobFilter(name=name), limit=history.MAX_ATTEMPTS, key_id=caller_id())
     if not found.views:
-        raise Problem(
-            Kind.UNKNOWN_JOB, f"no job named {name[:100]!r} is among the newest {found.searched}; give jobs a `name`"
-        )
+        raise Problem(Kind.UNKNOWN_JOB, f"no job is named {name!r}; give jobs a `name`")
     refreshes = query_data["refresh"] == ON
     values = history.template_values(name, found, records.now())
-    return page("history.html", reloads=refreshes, **values, refreshes=refreshes, path=request.path)
+    return page("history.html", reloads=refreshes, **values, refreshes=refreshes)
 
 
 class SuiteQuerySchema(RefreshQuerySchema):
@@ -71,11 +75,11 @@ class SuiteQuerySchema(RefreshQuerySchema):
 @blueprint.input(SuiteQuerySchema, location="query")
 @blueprint.doc(summary="The score of a suite, for a person", responses=_PAGE)
 def score(query_data: dict[str, Any]) -> Response:
-    """A page of the newest jobs named `problem:candidate`, as `kernel-eval suite` names them: the share of problems
-    that are right and faster than p, and the best candidate of each problem."""
+    """A page of the newest job of each name `problem:candidate`, as `kernel-eval suite` names them: the share of
+    problems that are right and faster than p, and the best candidate of each problem."""
     records, prefix = app_context().records, query_data["name"]
-    found = search(records, JobFilter(name_prefix=prefix), limit=MAX_SEARCHED, key_id=caller_id())
-    values, refreshes = suite.template_values(prefix, found, records.now()), query_data["refresh"] == ON
+    newest = records.newest_named(prefix, caller_id(), suite.MAX_NAMES + 1)
+    values, refreshes = suite.template_values(prefix, newest, records.now()), query_data["refresh"] == ON
     reloads = refreshes and bool(values["unfinished"])
     return page("suite.html", reloads=reloads, **values, refreshes=refreshes)
 

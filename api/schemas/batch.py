@@ -9,8 +9,11 @@ from typing import Any
 from apiflask import Schema
 from marshmallow import fields
 
+from api.pages import next_step
 from api.schemas.fields import one_of
-from api.schemas.job import ignored_field, location, name_field, outcome, summary
+from api.schemas.job import ignored_field, listed_next_field, location, name_field, outcome, summary
+from api.schemas.outcome import IntervalSchema
+from api.schemas.problem import ProblemSchema
 from domain.job import State
 from tasks.jobs.job_view import JobView
 
@@ -40,6 +43,7 @@ def line(view: JobView) -> dict[str, Any]:
         "speedup": {name: brief[name] for name in ("ratio", "ci_low", "ci_high")} if measured else None,
         "flag_count": brief.get("flag_count"),
         "error": brief.get("error") or summary(view)["error"],
+        "next": next_step.in_list(view),
     }
 
 
@@ -49,11 +53,12 @@ class OutcomeSchema(Schema):
     verdict = fields.String(allow_none=True, metadata={"description": "null: none, or none yet."})
     latency_ms = fields.Float(allow_none=True, metadata={"description": "`timing.latency_ms`: ms a call."})
     relative_ci = fields.Float(allow_none=True, metadata={"description": "Half its 95 % interval, relative to it."})
-    speedup = fields.Dict(allow_none=True, metadata={"description": "`ratio`, `ci_low` and `ci_high`."})
+    speedup = fields.Nested(IntervalSchema, allow_none=True)
     flag_count = fields.Integer(allow_none=True, metadata={"description": "How many flags the time has."})
     error = fields.String(
         allow_none=True, metadata={"description": "Why the kernel did not pass, or the job has no verdict; one line."}
     )
+    next = listed_next_field()
 
 
 class BatchLineSchema(OutcomeSchema):
@@ -87,7 +92,7 @@ class BatchEntrySchema(OutcomeSchema):
     location = fields.String()
     state = fields.String()
     ignored = ignored_field()
-    problem = fields.Dict()
+    problem = fields.Nested(ProblemSchema)
 
 
 class BatchResponseSchema(Schema):

@@ -11,6 +11,7 @@ from marshmallow import fields
 from api.pages import evidence, next_step
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
+from api.schemas.outcome import KernelResultSchema, SpeedupSchema, SummarySchema
 from domain.flags import FlagCode
 from domain.job import Stage, State
 from domain.result import CANDIDATE, REFERENCE
@@ -68,6 +69,7 @@ def summary(view: JobView) -> dict[str, Any]:
         "error_type": INFRASTRUCTURE_ERROR if view.state is State.FAILED else QUEUE_TIMEOUT if view.expired else None,
         "error": "cancelled on request" if cancelled and not view.expired else view.error,
         "summary": outcome(view),
+        "next": next_step.in_list(view),
     }
 
 
@@ -113,6 +115,11 @@ def next_field() -> fields.String:
     return fields.String(required=True, metadata={"description": "What to do next, in a sentence."})
 
 
+def listed_next_field() -> fields.String:
+    """A field of a job in a list."""
+    return fields.String(allow_none=True, metadata={"description": "What to do next, in a sentence; null: it passed."})
+
+
 def report_field() -> fields.String:
     """A field of a job and of its result."""
     return fields.String(metadata={"description": "The path of the page for a person."})
@@ -123,15 +130,9 @@ def name_field() -> fields.String:
     return fields.String(allow_none=True, metadata={"description": "The request's `name`; null: it has none."})
 
 
-def summary_field() -> fields.Dict:
+def summary_field() -> fields.Nested:
     """A field of a job and of its result."""
-    return fields.Dict(
-        allow_none=True,
-        metadata={
-            "description": "In short: `verdict`, `latency_ms`, its `relative_ci`, `ratio`, `ci_low` and `ci_high` of "
-            "the speed-up, `headroom`, `flag_count`, first line of the `error`. null: no verdict."
-        },
-    )
+    return fields.Nested(SummarySchema, allow_none=True, metadata={"description": "In short; null: no verdict."})
 
 
 def ignored_field() -> fields.List[Any]:
@@ -233,25 +234,7 @@ class JobSummarySchema(Schema):
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
     )
     summary = summary_field()
-
-
-class JobSchema(JobSummarySchema):
-    """A job; `result` is the body that waiting for it would have returned."""
-
-    explanation = explanation_field()
-    next = next_field()
-    report = report_field()
-    ignored = ignored_field()
-    result = fields.Dict(required=True, allow_none=True)
-
-
-class JobListSchema(Schema):
-    """A page of jobs, newest first."""
-
-    jobs = fields.List(fields.Nested(JobSummarySchema), required=True)
-    next_cursor = fields.String(
-        required=True, allow_none=True, metadata={"description": "Ask with ?cursor= for the next page; null: the last."}
-    )
+    next = listed_next_field()
 
 
 class FlagSchema(Schema):
@@ -287,10 +270,12 @@ class ResultSchema(Schema):
     pod_name = fields.String(allow_none=True)
     pod_ip = fields.String(allow_none=True)
     gpu_type = fields.String()
-    kernel_exec_result = fields.Dict(required=True)
+    kernel_exec_result = fields.Nested(KernelResultSchema, required=True)
     ref_runtime = fields.Dict(metadata={"description": "/compare only: the reference's times in ms."})
-    ref_result = fields.Dict(metadata={"description": "/compare only."})
-    speedup = fields.Dict(allow_none=True, metadata={"description": "/compare only; null when not measured."})
+    ref_result = fields.Nested(KernelResultSchema, metadata={"description": "/compare only."})
+    speedup = fields.Nested(
+        SpeedupSchema, allow_none=True, metadata={"description": "/compare only; null when not measured."}
+    )
     speedup_unavailable_reason = fields.String(
         allow_none=True, metadata={"description": "/compare only: why there is no `speedup`, and what helps."}
     )
@@ -315,6 +300,27 @@ class ResultSchema(Schema):
     )
     failed_attempts = fields.List(
         fields.Nested(FailedAttemptSchema), metadata={"description": "Only where the job was tried again."}
+    )
+
+
+class JobSchema(JobSummarySchema):
+    """A job; `result` is the body that waiting for it would have returned."""
+
+    explanation = explanation_field()
+    next = next_field()
+    report = report_field()
+    ignored = ignored_field()
+    result = fields.Nested(
+        ResultSchema, required=True, allow_none=True, metadata={"description": "null until the job has completed."}
+    )
+
+
+class JobListSchema(Schema):
+    """A page of jobs, newest first."""
+
+    jobs = fields.List(fields.Nested(JobSummarySchema), required=True)
+    next_cursor = fields.String(
+        required=True, allow_none=True, metadata={"description": "Ask with ?cursor= for the next page; null: the last."}
     )
 
 

@@ -39,6 +39,9 @@ _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 
 
+_MESSAGES = {"type": "must be a JSON object with `source_code` and `kernel_type`"}
+
+
 def _source_size(source: str) -> None:
     cap = settings().max_source
     if len(source) > cap:  # Checked first, to avoid encoding a huge text.
@@ -49,6 +52,8 @@ def _source_size(source: str) -> None:
 
 class KernelSchema(ObjectSchema):
     """One kernel. Unlike elsewhere, an unknown key is rejected, because the kernel would be judged without it."""
+
+    error_messages = _MESSAGES
 
     source_code = Text(required=True, validate=_source_size, metadata={"description": "At most 1 MiB of UTF-8."})
     kernel_type = Text(required=True, validate=one_of(KernelType))

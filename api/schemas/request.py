@@ -34,6 +34,7 @@ NO_AUTOGRAD = (
     "without `io`, and define get_inputs() in the reference"
 )
 EVALUATE, COMPARE = "evaluate", "compare"
+_BODY = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Compare", "Evaluate")]}
 
 
 class EvaluateSchema(LookingSchema):
@@ -105,7 +106,7 @@ class BatchSchema(LenientSchema):
     """Many requests in one body; each gets a response of its own."""
 
     jobs = Items(
-        fields.Raw(allow_none=True, metadata={"type": "object", "description": "An /evaluate or /compare body."}),
+        fields.Raw(allow_none=True, metadata=_BODY),
         required=True,
         metadata={"description": "At most 1000."},
     )

@@ -9,12 +9,12 @@ MAX_CHARS = 60
 """Maximum length of a name that is compared with others: a comparison takes time with the square of it."""
 _MIN_SIMILARITY = 0.75
 """Minimum similarity of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
-_SOURCES = ("source_code", "code", "source")
+_SOURCES = ("source_code", "code", "source", "sources")
 MEANT_NAMES = {
     "source_code": ("source", "code", "src", "kernel_code", "kernel_source", "text", "program"),
     "kernel_type": ("type", "kind", "language", "lang", "framework"),
     "io": ("io_contract", "contract", "args", "inputs", "signature"),
-    "kernel": ("custom_kernel", "candidate", "candidate_kernel", "custom", "solution", "source_code", "code", "source"),
+    "kernel": ("custom_kernel", "candidate", "candidate_kernel", "custom", "solution", *_SOURCES),
     "ref_kernel": ("reference", "reference_kernel", "ref", "baseline", "original"),
     "custom_kernel": ("candidate", "candidate_kernel", "custom", "solution", "new_kernel"),
     "tensor_spec": ("spec", "tensor", "shape"),

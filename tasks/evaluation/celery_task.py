@@ -100,7 +100,7 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
         monitor.report_pending_stages(records)
         if report.texts:
             report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
-        texts = {**report.texts, **kept_request(claim.request)}
+        texts = {**report.texts, **(kept_request(claim.request) if claim.keeps_request else {})}
         records.complete(job_id, attempt, report.body(job_id), texts)
         # Only the verdict is logged: the message of a kernel's fault may quote its source.
         reference = f", reference {report.reference.status}" if report.reference is not None else ""

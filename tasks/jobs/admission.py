@@ -145,7 +145,7 @@ def create_arguments(
         "fingerprint": hashlib.sha256(unnamed.encode()).hexdigest()[:32],
         "queue": new.queue,
         "reuse": request.reuse and request.replay_seed is None,
-        "keep": (settings().keep_sources and len(stored) <= MAX_KEPT) or None,
+        "keep": MAX_KEPT if settings().keep_sources else None,
         "batch_id": batch_id,
         "batch_index": new.batch_index,
         "bodies": bodies or None,

@@ -42,6 +42,7 @@ class Message:
 class Claim:
     """The right to run one attempt of a job. Every transition names the attempt, so a stale owner changes nothing.
 
+    `keeps_request`: the request stays with a completed job, as the API decided by its KEEP_SOURCES.
     `queue_to_wake` names a queue that now has fewer messages than jobs; the claiming worker publishes one to it.
     """
 
@@ -49,6 +50,7 @@ class Claim:
     attempt: int
     request: Request
     queue_to_wake: str | None = None
+    keeps_request: bool = True
 
     @classmethod
     def from_reply(cls, reply: Sequence[Any]) -> Self:
@@ -56,7 +58,7 @@ class Claim:
         job_id, attempt = text(reply[0]), int(reply[1])
         try:
             request = replace(read_request(reply[2]), owner=text(reply[4]) or None)
-            return cls(job_id, attempt, request, text(reply[3]) or None)
+            return cls(job_id, attempt, request, text(reply[3]) or None, bool(reply[5]))
         except ValueError as error:
             raise UnreadableRequest(job_id, attempt, error) from error
 

@@ -1,9 +1,10 @@
-"""Finds jobs by what their records say; no index is kept for it, so each search reads a bounded number of records."""
+"""Finds jobs by what their records say; only names have an index, so each search reads a bounded number of records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from domain.job import State
 from tasks.jobs.job_store import JobStore
@@ -19,7 +20,7 @@ CHUNK = 500
 class JobFilter:
     """Conditions on a job; None admits every job.
 
-    `reference` is the first digits of the reference's digest, `name` the whole name and `name_prefix` its beginning.
+    `reference` is the first digits of the reference's digest, `name` the whole name.
     `text` occurs somewhere in what a list shows of the job, in upper or lower case.
     """
 
@@ -29,7 +30,6 @@ class JobFilter:
     reference: str | None = None
     name: str | None = None
     text: str | None = None
-    name_prefix: str | None = None
 
     def matches(self, view: JobView) -> bool:
         """Whether the job fulfils all conditions."""
@@ -39,7 +39,6 @@ class JobFilter:
             and self.verdict in (None, one and one.verdict)
             and self.kernel_type in (None, view.kernel_type)
             and self.name in (None, view.name)
-            and (self.name_prefix is None or (view.name or "").startswith(self.name_prefix))
             and (self.reference is None or ((one and one.reference) or "").startswith(self.reference))
             and (self.text is None or self.text.casefold() in _shown_text(view).casefold())
         )
@@ -66,7 +65,7 @@ def search(
     """The newest `limit` matching jobs of an API key, a batch or all, submitted before `before` (epoch seconds)."""
     views: list[JobView] = []
     searched, last = 0, before
-    for view in _newest(records, wanted.state, batch_id, key_id, before, min(limit + 1, CHUNK)):
+    for view in _newest(records, wanted, batch_id, key_id, before, min(limit + 1, CHUNK)):
         if len(views) == limit or searched == MAX_SEARCHED:
             return Found(views, searched, last)
         searched, last = searched + 1, view.submitted_at
@@ -76,12 +75,12 @@ def search(
 
 
 def _newest(
-    records: JobStore, state: State | None, batch_id: str | None, key_id: str | None, before: float | None, first: int
+    records: JobStore, wanted: JobFilter, batch_id: str | None, key_id: str | None, before: float | None, first: int
 ) -> Iterator[JobView]:
-    """All jobs, the newest first; `first` of them come in the first round trip."""
-    index = None if batch_id or key_id else state  # Only one index can be read.
-    chunk = first
-    while page := records.list(state=index, batch_id=batch_id, key_id=key_id, limit=chunk, before=before):
+    """The jobs of the smallest index, the newest first; `first` of them come in the first round trip."""
+    state = None if batch_id or key_id or wanted.name else wanted.state  # Only one index can be read.
+    listed, chunk = partial(records.list, state=state, batch_id=batch_id, key_id=key_id, name=wanted.name), first
+    while page := listed(limit=chunk, before=before):
         yield from page
         before, chunk = page[-1].submitted_at, CHUNK
 

@@ -290,28 +290,41 @@ class JobStore:
         state: State | None = None,
         batch_id: str | None = None,
         key_id: str | None = None,
+        name: str | None = None,
         limit: int = 100,
         before: float | None = None,
     ) -> list[JobView]:
         """The newest jobs first, without their results; `before` is the last `submitted_at` of the previous page.
 
-        With a batch or an API key, `state` filters the `limit` jobs that were read, so fewer may be returned. A batch
-        belongs to one API key; for another key it is empty.
+        With a batch, a name or an API key, `state` filters the `limit` jobs that were read, so fewer may be returned. A
+        batch belongs to one API key; for another key it is empty. A batch's jobs are not filtered by `name`.
         """
         if batch_id and not _may_exist(batch_id):
             return []
-        index = _index(state, batch_id, key_id)
+        index = _index(state, batch_id, key_id, name)
         newest = "+inf" if before is None else f"({before:.6f}"
         job_ids = self._redis.zrevrangebyscore(index, newest, "-inf", start=0, num=limit)
         views = self.views(text(job_id) for job_id in job_ids)
         return [view for view in views if state in (None, view.state) and key_id in (None, view.key_id)]
+
+    def newest_named(self, prefix: str, key_id: str | None, limit: int) -> Sequence[JobView]:
+        """The newest job of each of the first `limit` names that begin with `prefix`, of an API key or of all."""
+        start = prefix.encode()
+        names = self._redis.zrangebylex(
+            f"jobs:names:{key_id or ''}", b"[" + start, b"(" + start + b"\xff", start=0, num=limit
+        )
+        with self._redis.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.zrange(_index(None, None, key_id, text(name)), 0, 0, desc=True)
+            newest = pipe.execute()
+        return self.views(text(job_id) for ids in newest for job_id in ids)
 
     def summaries(self, key_id: str | None, limit: int) -> Sequence[Leader]:
         """Ids, summaries and names of the completed jobs among the newest `limit` jobs of an API key, the newest first.
 
         Without a key, of the newest `limit` completed jobs.
         """
-        index = _index(State.COMPLETED, None, key_id)
+        index = _index(State.COMPLETED, None, key_id, None)
         ranked: Any = self._redis.zrevrange(index, 0, limit - 1, withscores=True)
         newest = [(text(job_id), float(at)) for job_id, at in ranked]
         found = {job: known for job in newest if (known := self._summaries.get(job)) is not None}
@@ -358,9 +371,11 @@ def _may_exist(given_id: str) -> bool:
     return ":" not in given_id
 
 
-def _index(state: State | None, batch_id: str | None, key_id: str | None) -> str:
+def _index(state: State | None, batch_id: str | None, key_id: str | None, name: str | None) -> str:
     if batch_id:
         return f"batch:{batch_id}"
+    if name:
+        return f"jobs:name:{key_id or ''}:{name}"
     if key_id:
         return f"jobs:key:{key_id}"
     return f"jobs:state:{state.value}" if state else "jobs:all"

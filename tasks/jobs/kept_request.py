@@ -2,7 +2,7 @@
 
 A completed job keeps it compressed among its artifacts, under a name that no artifact has. The record gives up the
 request itself at the same moment, so that the compressed one takes no more room than was admitted. A job that ended
-without a result keeps the record's own. KEEP_SOURCES turns both off.
+without a result keeps the record's own. The API's KEEP_SOURCES turns both off, by the record.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ take 60 KiB as stored."""
 
 
 def kept_request(request: Request) -> dict[str, bytes]:
-    """What a completed job keeps of its request, by name; empty if it is too large or if the operator keeps none."""
+    """What a completed job keeps of its request, by name; empty if it is too large."""
     text = json.dumps(request.to_wire(), separators=(",", ":"))
-    if not settings().keep_sources or len(text) > MAX_UNPACKED:
+    if len(text) > MAX_UNPACKED:
         return {}
     packed = zlib.compress(text.encode())
     return {NAME: packed} if len(packed) <= MAX_KEPT else {}

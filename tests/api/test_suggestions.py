@@ -28,6 +28,8 @@ def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> 
         ("/evaluate", {"kernel": {"code": RELU, "type": "torch"}}, "did you mean `kernel_type`?"),
         ("/evaluate", {"kernel": {"code": RELU, "type": "torch"}}, "did you mean it by `code`?"),
         ("/evaluate", {"source_code": RELU}, "kernel: is missing; it is required: an object with `source_code` and"),
+        ("/evaluate", {"spec": {}, "sources": []}, "an object with `source_code` and `kernel_type`; `sources` belongs"),
+        ("/evaluate", {"kernel": RELU}, "kernel: must be a JSON object with `source_code` and `kernel_type`"),
         ("/evaluate", {"custom_kernel": kernel(RELU, "torch")}, "did you mean it by `custom_kernel`?"),
         (
             "/compare",

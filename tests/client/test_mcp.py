@@ -170,6 +170,7 @@ def test_a_long_answer_is_read_page_by_page(over_http: str) -> None:
         ("status", {"job_id": "8d0c075f-6406-5a6a-8ef5-6cbee32f5922"}, "Check the id"),
         ("result", {"job_id": "8d0c075f-6406-5a6a-8ef5-6cbee32f5922", "offset": 7}, "name one, such as part=error"),
         ("compare", {"reference_code": "x", "candidate_code": "x", "tolerance": 1}, "it has reference_code, candidate"),
+        ("compare", {"reference": "x", "candidate": "x"}, "for reference use reference_code; for candidate use candid"),
         ("compare", {"reference_code": "x", "candidate_code": "```python\nx\n```"}, "the ``` of markdown"),
         (
             "compare",

@@ -13,7 +13,6 @@ from typing import Any
 from api.pages.axis import Axis, Mark
 from api.pages.several_jobs.rows import rows
 from domain.result import Status
-from tasks.jobs.job_search import Found
 from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView
 
@@ -21,6 +20,8 @@ FAST = (0.8, 1.0, 1.5, 2.0)
 """Values of p in the table (KernelBench's fast_p)."""
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 428.0, 12.0, 180.0
 SEPARATOR = ":"
+MAX_NAMES = 2000
+"""Maximum number of names of one page, in the order of the names: it reads a record for each."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,13 @@ class CurveFigure:
     one: float
 
 
-def template_values(prefix: str, found: Found, now: float) -> dict[str, Any]:
+def template_values(prefix: str, newest_jobs: Sequence[JobView], now: float) -> dict[str, Any]:
     """The values of the template `suite.html`; `now` in epoch seconds.
 
-    A candidate counts by its newest job, a problem by its best candidate: the correct one with the highest lower end.
+    `newest_jobs` holds one of each name. A candidate counts by its newest job, a problem by its best candidate: the
+    correct one with the highest lower end. One name beyond MAX_NAMES only shows that there are more.
     """
-    newest: dict[str, JobView] = {}
-    for view in found.views:
-        if view.name is not None and SEPARATOR in view.name:
-            newest.setdefault(view.name, view)
+    newest = {view.name: view for view in newest_jobs[:MAX_NAMES] if view.name is not None and SEPARATOR in view.name}
     of_candidate: dict[str, list[JobView]] = {}
     for name, view in newest.items():
         of_candidate.setdefault(name.rpartition(SEPARATOR)[2], []).append(view)
@@ -71,7 +70,7 @@ def template_values(prefix: str, found: Found, now: float) -> dict[str, Any]:
         "scores": scores,
         "fast": FAST,
         "figure": _curve(best),
-        "complete": found.cursor is None,
+        "most_names": MAX_NAMES if len(newest_jobs) > MAX_NAMES else None,
         "unfinished": sum(not view.state.terminal for view in newest.values()),
         "now": now,
     }

@@ -58,7 +58,11 @@ class Server(MCPServer[Any]):
         """The tool's reply. Raises ToolError for a failed call or invalid arguments."""
         unknown = [plain(argument) for argument in arguments if argument not in self._parameters.get(name, arguments)]
         if unknown:
-            near = {argument: get_close_matches(argument, self._parameters[name], 1, 0.5) for argument in unknown}
+            names = self._parameters[name]
+            near = {
+                each: [known for known in names if known.startswith(each)] or get_close_matches(each, names, 1, 0.5)
+                for each in unknown
+            }
             meant = "".join(f"; for {argument} use {close[0]}" for argument, close in near.items() if close)
             raise ToolError(
                 f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}\n"

@@ -6,7 +6,7 @@
 --   long_wait                seconds after which a job has waited long
 --   long_wait_every          one of how many started jobs is such a job
 --   tries                    maximum number of jobs to look at
--- Reply: {id, attempt, request, the queue that needs a message now or '', the API key or ''}; false if there is no job to start.
+-- Reply: {id, attempt, request, the queue that needs a message now or '', the API key or '', keep or ''}; false if there is no job to start.
 
 if arg.message and redis.call('HEXISTS', 'jobs:messages', arg.message) == 1 then return false end
 local lines = {common, common .. '.gpu.' .. arg.gpu, common .. '.' .. arg.worker}
@@ -41,4 +41,4 @@ local lacking = ''
 if arg.queue ~= line and redis.call('ZCARD', line_key(arg.queue)) > redis.call('LLEN', arg.queue) then
   lacking = arg.queue
 end
-return {id, attempt, redis.call('GET', job .. ':request'), lacking, get('key_id')}
+return {id, attempt, redis.call('GET', job .. ':request'), lacking, get('key_id'), get('keep')}

@@ -10,7 +10,7 @@
 --   max_queued, max_bytes, max_bytes_of_key
 --   webhook               the webhook as stored, if any
 --   reuse                 whether an earlier result may be reused
---   keep                  whether the request stays if the job ends without a result
+--   keep                  maximum bytes of a request that stays after the end; absent: none stays
 --   read                  whether to return the job as well
 -- ARGV[2]: the request as JSON.
 -- Reply: {outcome, submission time if the job is recorded, the job if it was asked for}. The outcomes 'new', 'known' and
@@ -29,7 +29,7 @@ local function refusal(size)
 end
 
 local stored_fields = {'operation', 'kernel_type', 'name', 'timeout', 'build_timeout', 'queue_timeout', 'priority',
-                       'gpu', 'kind', 'work', 'fingerprint', 'key_id', 'batch_id', 'batch_index'}
+                       'gpu', 'kind', 'work', 'fingerprint', 'key_id', 'batch_id', 'batch_index', 'keep'}
 
 local function record(at)
   local fields = {'state', 'queued', 'stage', 'queued', 'attempt', 0, 'submitted_at', at, 'since', at}
@@ -38,10 +38,6 @@ local function record(at)
       table.insert(fields, name)
       table.insert(fields, arg[name])
     end
-  end
-  if arg.keep then
-    table.insert(fields, 'keep')
-    table.insert(fields, 1)
   end
   redis.call('HSET', job, unpack(fields))
   redis.call('SET', job .. ':request', request)
@@ -54,6 +50,12 @@ local function record(at)
   if key then
     redis.call('SADD', 'jobs:open:' .. key, id)
     redis.call('ZADD', 'jobs:key:' .. key, at, id)
+  end
+  if arg.name then
+    for _, viewer in ipairs(viewers(key)) do
+      redis.call('ZADD', 'jobs:names:' .. viewer, 0, arg.name)
+      redis.call('ZADD', 'jobs:name:' .. viewer .. ':' .. arg.name, at, id)
+    end
   end
   if arg.batch_id then redis.call('ZADD', 'batch:' .. arg.batch_id, at, id) end
   if arg.bodies then redis.call('SET', 'batch:' .. arg.batch_id .. ':bodies', arg.bodies) end

@@ -123,7 +123,7 @@ def test_another_key_reads_none_of_it_wherever_it_looks(
 
 
 def test_pages_of_several_jobs_and_repeats_are_their_owners(alice: Holder, mallory: Holder, work: Work) -> None:
-    paths = [f"/side-by-side?first={work.done}&second={work.running}", f"/kernel/{NAME}"]
+    paths = [f"/side-by-side?first={work.done}&second={work.running}", f"/kernel?name={NAME}"]
     assert [alice("GET", path).status_code for path in paths] == [200, 200]
     assert [mallory("GET", path).status_code for path in paths] == [404, 404]
     own = mallory("POST", "/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()["job_id"]

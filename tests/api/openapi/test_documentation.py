@@ -20,7 +20,7 @@ from tests.api.routes.test_jobs import claimed
 OPERATIONS = {
     ("post", "/evaluate"), ("post", "/compare"), ("post", "/qualify"), ("post", "/batch"), ("post", "/"),
     ("get", "/job/{job_id}"),
-    ("get", "/batch/{batch_id}"), ("get", "/side-by-side"), ("get", "/kernel/{name}"), ("get", "/suite"),
+    ("get", "/batch/{batch_id}"), ("get", "/side-by-side"), ("get", "/kernel"), ("get", "/suite"),
     ("delete", "/job/{job_id}"),
     ("post", "/job/{job_id}/confirm"), ("get", "/jobs"), ("get", "/health"), ("get", "/stats"),
     ("post", "/admin/cleanup-jobs"), ("post", "/jobs/cancel"), ("get", "/"), ("get", "/job/{job_id}/report"),

@@ -9,6 +9,7 @@ import pytest
 
 from api.http.problems import Kind
 from api.pages import next_step
+from api.pages.verdict import of_result
 from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status
 from tests.api import results
@@ -91,6 +92,16 @@ def test_it_is_imperative(sentence: str) -> None:
             "Give the argument that the kernel",
         ),
         (outcome("reference_failed", "validation was skipped"), "Correct the reference"),
+        (outcome("reference_failed", "f() takes 2 positional arguments but 4 were given"), "Give the reference a"),
+        (outcome("reference_failed", "(unsupported): this worker has no GPU"), next_step.HAS_GPU),
+        (outcome("reference_failed", "inputs and outputs take 4096 MiB"), "Make the inputs smaller"),
+        (wrong("the output holds an object of type coroutine, which cannot be compared"), next_step.RETURNABLE),
+        (outcome("runtime_error", 'ValueError("arange\'s range must be a power of 2")'), "Make the block a power"),
+        (outcome("runtime_error", "EOFError: EOF when reading a line"), next_step.SANDBOX),
+        (outcome("compile_error", "CalledProcessError: Command '['pip'", compiled=False), next_step.SANDBOX),
+        (outcome("compile_error", "No module named 'task'", compiled=False), "Leave out the import from `task`"),
+        (outcome("compile_error", "it holds host code (line 3)", compiled=False), "Send a `__global__` function"),
+        (outcome("compile_error", "SyntaxError: invalid syntax (kernel.py, line 1)"), "Correct the first line, or"),
     ],
 )
 def test_it_goes_by_the_cause(found: dict[str, Any], step: str) -> None:
@@ -116,6 +127,13 @@ def test_it_goes_by_the_speed(verdict: str | None, flags: list[str], step: str) 
     speedup = verdict and {"ratio": 1.0, "ci_low": 0.9, "ci_high": 1.1, "verdict": verdict}
     found = {**outcome("passed", timing=timing), "ref_result": {}, "speedup": speedup}
     assert next_step.of_result(found) == step
+
+
+def test_an_interpreters_time_is_not_compared() -> None:
+    body = results.passed(0.001)
+    body["kernel_exec_result"]["timing"]["flags"] = [{"code": "interpreted", "message": "on the CPU", "data": {}}]
+    sentence = of_result(body).sentence
+    assert "An interpreter ran it on the CPU" in sentence and "slower" not in sentence
 
 
 def test_a_pass_that_is_worth_nothing() -> None:

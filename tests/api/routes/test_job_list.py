@@ -37,11 +37,9 @@ def shown(client: FlaskClient, query: str = "", **headers: str) -> Page:
 
 
 def completed(client: FlaskClient, records: JobStore, redis: Redis, body: dict[str, Any], name: str = "") -> str:
-    job_id, attempt = claimed(client, records)
+    job_id, attempt = claimed(client, records, name or None)
     records.enter_stage(job_id, attempt, Stage.VALIDATE)
     assert records.complete(job_id, attempt, body)
-    if name:
-        redis.hset(f"job:{job_id}", "name", name)
     return job_id
 
 
@@ -79,6 +77,13 @@ def test_each_filter_as_json_and_as_a_page(
     assert [job["job_id"] for job in listed["jobs"]] == [jobs[name] for name in found]
     links = [link["href"] for link in shown(client, f"?{query}").those("a")]
     assert [link for link in links if link.endswith("/report")] == [f"/job/{jobs[name]}/report" for name in found]
+
+
+def test_a_job_that_did_not_pass_says_what_to_do(client: FlaskClient, jobs: dict[str, str]) -> None:
+    listed = {job["job_id"]: job["next"] for job in client.get("/jobs").get_json()["jobs"]}
+    assert listed[jobs["fast"]] is None and "first mismatch" in listed[jobs["wrong"]]
+    assert listed[jobs["unbuilt"]] == client.get(f"/job/{jobs['unbuilt']}").get_json()["next"]
+    assert listed[jobs["queued"]] == f"Wait for the verdict with `GET /job/{jobs['queued']}?wait=60`."
 
 
 def test_the_page_shows_what_was_asked_for_and_escapes_it(client: FlaskClient, jobs: dict[str, str]) -> None:

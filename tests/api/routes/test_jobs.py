@@ -29,8 +29,8 @@ def submit(client: FlaskClient, body: Json = BODY) -> str:
     return str(client.post("/evaluate", json=body).get_json()["job_id"])
 
 
-def claimed(client: FlaskClient, records: JobStore) -> tuple[str, int]:
-    job_id = submit(client)
+def claimed(client: FlaskClient, records: JobStore, name: str | None = None) -> tuple[str, int]:
+    job_id = submit(client, BODY | {"name": name})
     claim = records.claim("gpu0@node")
     assert claim is not None and claim.job_id == job_id
     return job_id, claim.attempt

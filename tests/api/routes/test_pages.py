@@ -17,6 +17,7 @@ from domain.access import Scope
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Speedup, Status
+from tasks.jobs.job_search import JobFilter, search
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.kept_request import NAME
 from tests import device_answers
@@ -40,10 +41,8 @@ class Jobs:
 
     def __call__(self, body: dict[str, Any], name: str = "", source: str = "") -> str:
         """A completed job of that name, which kept the source."""
-        job_id, attempt = claimed(self.client, self.records)
+        job_id, attempt = claimed(self.client, self.records, name or None)
         assert self.records.complete(job_id, attempt, body, kept(source) if source else {})
-        if name:
-            self.redis.hset(f"job:{job_id}", "name", name)
         return job_id
 
 
@@ -123,7 +122,7 @@ def test_a_job_that_has_not_ended_beside_one(client: FlaskClient, records: JobSt
 
 def test_jobs_that_are_not_known(client: FlaskClient, completed: Jobs) -> None:
     first = f"/side-by-side?first={completed(results.passed())}"
-    for path, status in ((first, 400), (f"{first}&second=no", 404), ("/kernel/none", 404)):
+    for path, status in ((first, 400), (f"{first}&second=no", 404), ("/kernel?name=none", 404)):
         answer = client.get(path, headers=HTML)
         assert (answer.status_code, answer.content_type) == (status, "text/html; charset=utf-8")
 
@@ -141,7 +140,7 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     lucky["speedup"]["ci_low"] = 1.0
     jobs += [completed(lucky, name), completed(results.wrong(), name)]
     completed(results.passed(8.0), "another")
-    page = shown(client, "/kernel/team/softmax%20%3Crows%3E")
+    page = shown(client, "/kernel?name=team/softmax%20%3Crows%3E")
     assert "4 of 5 attempts passed. The best is attempt 2: at least 2.70 times as fast as the reference." in page.text
     assert sum(circle["class"] == "point" for circle in page.those("circle")) == 4
     assert "attempt 1: 1.20; attempt 2: 3.00; attempt 3: 2.00; attempt 4: 9.00" in page.text
@@ -150,7 +149,7 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     assert [option["value"] for option in page.those("option")] == jobs[::-1] * 2
     assert [option["value"] for option in page.those("option") if "selected" in option] == [jobs[1], jobs[4]]
     report = shown(client, f"/job/{jobs[0]}/report")
-    assert name in report.text and {"href": "/kernel/team/softmax%20%3Crows%3E"} in report.those("a")
+    assert name in report.text and {"href": "/kernel?name=team/softmax%20%3Crows%3E"} in report.those("a")
 
 
 def test_a_report_shows_the_source_that_was_kept(client: FlaskClient, completed: Jobs) -> None:
@@ -167,16 +166,16 @@ def test_attempts_on_another_task_are_listed_and_not_compared(client: FlaskClien
     other["ref_result"]["metadata"]["digest"] = "e" * 64
     for body in (other, results.passed(2.0)):
         completed(body, "gelu")
-    page = shown(client, "/kernel/gelu")
+    page = shown(client, "/kernel?name=gelu")
     assert "The best is attempt 2" in page.text and "50.0×" in page.text
     assert sum(circle["class"] == "point" for circle in page.those("circle")) == 1
 
 
 def test_attempts_without_a_speedup(client: FlaskClient, completed: Jobs) -> None:
     completed(results.wrong(), "gelu")
-    page = shown(client, "/kernel/gelu")
+    page = shown(client, "/kernel?name=gelu")
     assert "0 of 1 attempt passed. None has a speed-up yet." in page.text and page.those("circle") == []
-    assert client.get("/kernel/gelu?refresh=on", headers=HTML).headers["Refresh"] == "3"
+    assert client.get("/kernel?name=gelu&refresh=on", headers=HTML).headers["Refresh"] == "3"
 
 
 def test_a_suite(client: FlaskClient, completed: Jobs) -> None:
@@ -201,6 +200,24 @@ def test_a_suite(client: FlaskClient, completed: Jobs) -> None:
     assert "5 of 6 problems correct" in shown(client, "/suite").text
 
 
+def test_names_are_found_by_an_index_and_forgotten_with_their_last_job(
+    client: FlaskClient, records: JobStore, redis: Redis, completed: Jobs
+) -> None:
+    name = "level1/../a//é:triton"
+    jobs = [completed(results.passed(ratio), name) for ratio in (1.5, 3.0)]
+    for number in range(3):
+        completed(results.passed(2.0), f"level2/{number}:triton")
+    found = search(records, JobFilter(name=name), limit=5)
+    assert ([view.job_id for view in found.views], found.searched) == (jobs[::-1], 2)
+    assert [view.job_id for view in records.newest_named("level1/", None, 9)] == jobs[1:]
+    assert [view.name for view in records.newest_named("", None, 2)] == [name, "level2/0:triton"]
+    assert records.newest_named("level1/", "another key", 9) == []
+    links = {link["href"] for link in shown(client, "/jobs").those("a") if link["href"].startswith("/kernel?")}
+    assert len(links) == 4 and all("2 attempts" in shown(client, link).text for link in links if "level1" in link)
+    assert records.cleanup(records.now() + 1) == 5
+    assert redis.keys("jobs:name*") == []
+
+
 def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) -> None:
     assert "No suite yet" in shown(client, "/suite").text
     completed(results.wrong(), "gelu:triton")
@@ -211,7 +228,7 @@ def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) 
 def test_with_keys_one_sees_ones_own_attempts(redis: Redis, tmp_path: Path) -> None:
     with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
-        job_id = alice("POST", "/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()["job_id"]
-        redis.hset(f"job:{job_id}", "name", "mine")
-        for path in ("/kernel/mine", f"/side-by-side?first={job_id}&second={job_id}"):
+        accepted = alice("POST", "/evaluate", json={"kernel": kernel(RELU, "torch"), "name": "mine"})
+        job_id = accepted.get_json()["job_id"]
+        for path in ("/kernel?name=mine", f"/side-by-side?first={job_id}&second={job_id}"):
             assert (alice("GET", path).status_code, bob("GET", path).status_code) == (200, 404)

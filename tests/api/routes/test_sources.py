@@ -112,10 +112,15 @@ def test_an_operator_keeps_none(
     monkeypatch.setenv("KEEP_SOURCES", "off")
     settings.cache_clear()
     try:
-        judged(records)
+        records.create("a", NAMED)
         records.create("b", NAMED)
         records.cancel("b")
+        monkeypatch.setenv("KEEP_SOURCES", "on")  # A worker's own setting does not count.
+        settings.cache_clear()
+        judged(records)
         assert redis.exists("job:a:artifacts", "job:a:request", "job:b:request") == 0
+        monkeypatch.setenv("KEEP_SOURCES", "off")
+        settings.cache_clear()
         status, kind, detail = problem(client, "GET", "/job/a/source")
         assert (status, kind) == (410, "request-gone") and "KEEP_SOURCES" in detail
     finally:

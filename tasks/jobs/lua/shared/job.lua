@@ -8,6 +8,8 @@
 -- - `batch:<id>:bodies`: a fingerprint of all bodies of the batch, if they came under an idempotency key.
 -- - `jobs:counters`: a hash of counters. `jobs:stamp`: the last time of submission.
 -- - `jobs:key:<key>`: the jobs of an API key by time of submission. `jobs:open:<key>`: those that are not terminal.
+-- - `jobs:names:<key>`: the names of an API key's jobs, all with score 0. `jobs:name:<key>:<name>`: the jobs of that name
+--   by time of submission. With an empty key: of all jobs.
 -- - `jobs:bytes:kept`: approximate size of all requests and results. `jobs:bytes:of_key`: the sum of each API key.
 -- - `jobs:deadlines`: queued jobs with a queue timeout, by the time at which it passes.
 --
@@ -24,6 +26,9 @@ if arg.id then select_job(arg.id) end
 
 local function get(field) return redis.call('HGET', job, field) or '' end
 local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
+
+-- Those that see a job in lists: all without an API key, and its own key.
+local function viewers(key) return (key or '') == '' and {''} or {'', key} end
 
 -- Bytes of requests and results, plus 2 KiB for the rest of each record (docs/measurements.md, "Memory").
 local record_bytes = 2048

@@ -17,7 +17,9 @@ local function finish(state, cause)
   redis.call('ZADD', 'jobs:finished', text(now), id)
   redis.call('DEL', job .. ':owner')
   -- A completed job keeps a compressed request among its artifacts (`tasks/jobs/kept_request.py`).
-  if state == 'completed' or get('keep') == '' then redis.call('DEL', job .. ':request') end
+  if state == 'completed' or redis.call('STRLEN', job .. ':request') > (tonumber(get('keep')) or 0) then
+    redis.call('DEL', job .. ':request')
+  end
   set_size(redis.call('STRLEN', job .. ':request'))
   redis.call('HSET', job, 'cause', cause)
   count(state)
