@@ -9,7 +9,7 @@ import pytest
 
 from domain.request import Request
 from domain.result import Report, Status
-from tasks.correctness.weight_sync import COPIED, SAME_SEED
+from tasks.correctness.weight_sync import COPIED, OWN, SAME_SEED
 from tasks.evaluation.pipeline import run
 from tests.own_worker import own_worker
 
@@ -69,6 +69,18 @@ def test_both_sides_have_equal_weights(worker: Any, candidate: dict[str, Any], e
     report = judged(worker, candidate, model("Model"))
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert places(report) == expected
+
+
+def test_weights_that_a_constructor_scales_stay(worker: Any) -> None:
+    scaled = model("ModelNew")
+    last = "self.second = nn.Linear(48, 16)"
+    scaling = f"{last}\n        with torch.no_grad(): self.second.weight.mul_(0.5), self.second.bias.mul_(0.5)"
+    scaled["source_code"] = scaled["source_code"].replace(last, scaling)
+    halved = model("Model")
+    halved["source_code"] = halved["source_code"].replace("return self.second(", "return 0.5 * self.second(")
+    report = judged(worker, scaled, halved)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert places(report) == ("device", "device", OWN)
 
 
 def test_a_candidate_is_constructed_where_its_reference_had_to_be(worker: Any) -> None:
