@@ -37,8 +37,6 @@ _FUNCTION = re.compile(
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
-
-
 _MESSAGES = {"type": "must be a JSON object with `source_code` and `kernel_type`"}
 
 
