@@ -76,6 +76,10 @@ class Properties:
         if name not in GUESSED:
             raise AttributeError(name)
         self._note_guess(f"the card's {name}")
+        return self.guess(name)
+
+    def guess(self, name: str) -> Any:
+        """One of `GUESSED` for a reader that would refuse no source for it: not noted."""
         return self._guessed[name]
 
 

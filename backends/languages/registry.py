@@ -18,6 +18,8 @@ LANGUAGES: tuple[Language, ...] = (
     cuda_tile.LANGUAGE,
 )
 
+PACKAGES = tuple(language.package for language in LANGUAGES if not language.inside_triton)
+"""Distributions that a worker may have besides its own."""
 CACHES = tuple(dict.fromkeys(folder for language in LANGUAGES for folder in language.caches.values()))
 """Folders of their caches below a job's folder."""
 
@@ -30,6 +32,11 @@ def imported(source: str) -> list[Language]:
 def is_installed(language: Language) -> bool:
     """Whether this interpreter has the language's package."""
     return _version(language) is not None
+
+
+def launches_triton(source: str) -> bool:
+    """Whether the source imports a language whose kernels Triton compiles and launches."""
+    return any(language.codes is None for language in imported(source))
 
 
 def versions(source: str) -> dict[str, str]:
