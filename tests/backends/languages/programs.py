@@ -1,4 +1,4 @@
-"""Three programs in each language (`programs/`), each with a line to break so that it compiles and is wrong."""
+"""Three programs in each language (`submissions/`), each with a line to break so that it compiles and is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from domain.kernel import Kernel, KernelType
 
-FOLDER = Path(__file__).with_name("programs")
+FOLDER = Path(__file__).with_name("submissions")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Program:
-    """A file of `programs/`. With `right` replaced by `wrong` some of its outputs are wrong."""
+    """A file of `submissions/`. With `right` replaced by `wrong` some of its outputs are wrong."""
 
     language: str
     task: str
