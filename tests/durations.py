@@ -9,7 +9,8 @@ _LONG = """
 api/auth/test_key_file api/http/test_json_body api/openapi/test_documentation api/test_batch api/test_fuzz
 api/test_other_sites api/test_refused api/test_server api/test_slow_clients backends/binary/test_cubin
 backends/dry_run/test_child backends/dry_run/test_pretended_triton backends/extensions/test_compiler_driver
-backends/extensions/test_jit_build backends/test_code_listings benchmarks/test_extension_stream benchmarks/test_jobs
+backends/extensions/test_jit_build backends/languages/test_programs backends/test_code_listings
+benchmarks/test_extension_stream benchmarks/test_jobs
 chaos/test_campaign
 client/test_artifacts client/test_cli client/test_confirm client/test_device_metrics client/test_documents
 client/test_events client/test_notebook client/test_mcp client/test_mcp_jobs client/test_original_payloads

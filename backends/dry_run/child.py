@@ -36,8 +36,10 @@ from domain.fault import KernelFault
 from domain.result import Status
 
 PATIENCE_S = 10
-"""Maximum time that a source may run before, between and after what it compiles, in s. Without content nothing is
-computed."""
+"""Maximum processor time that a source may take before, between and after what it compiles, in s. Without content
+nothing is computed; an import of a language takes some seconds."""
+IDLE_S = 30
+"""The same on the clock, in s: for a source that waits."""
 MAX_REPORT_BYTES = 4 << 20
 CACHE_FOLDERS = (FOLDER, "triton", *registry.CACHES)
 """Folders below the job's folder that hold what the run will load."""
@@ -89,8 +91,6 @@ class World:
             if language.pretend is not None:
                 pretend_dlpack()
                 language.pretend(arch, self._compile)
-            if language.compilers:  # An exception there may come of the pretence: the run tells what is wrong.
-                self.note_uncertain(f"{language.title} may look at the GPU, which a builder does not see")
         return fake_world(lambda error: self.note_uncertain(summary(error)))
 
     def note_uncertain(self, reason: str) -> None:
@@ -98,11 +98,11 @@ class World:
         self.uncertain = self.uncertain or reason
 
     def _compile(self, name: str, compile_it: Callable[[], Any]) -> Any:
-        signal.alarm(0)
+        _limit(0, 0)
         try:
             compiled = compile_it()
         finally:
-            signal.alarm(PATIENCE_S)
+            _limit(PATIENCE_S, IDLE_S)
         self.tell(compiled=name)
         return compiled
 
@@ -144,12 +144,15 @@ def _child(world: World, follow: Callable[[World], None]) -> None:
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silence, descriptor)
-    signal.signal(signal.SIGALRM, _out_of_patience)
-    signal.alarm(PATIENCE_S)
+    for expiry in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(expiry, _out_of_patience)
+    _limit(PATIENCE_S, IDLE_S)
     try:
         follow(world)
         world.tell(ended=COMPLETED, reason=None)
     except KernelFault as fault:
+        if fault.__cause__ is not None and registry.may_lack_the_gpu(fault.__cause__):
+            world.note_uncertain("the compiler may have looked at the GPU, which a builder does not see")
         if fault.status is Status.COMPILE_ERROR and world.uncertain is None:
             world.tell(fault=[fault.message, fault.log])
         world.tell(ended=STOPPED, reason=f"{fault.message}{_because(world.uncertain)}")
@@ -163,10 +166,16 @@ class _OutOfPatience(BaseException):
     """The source ran for too long without compiling anything."""
 
 
+def _limit(processor_s: int, clock_s: int) -> None:
+    """Sets both bounds anew; a busy host takes none of the processor time. 0: none."""
+    signal.setitimer(signal.ITIMER_PROF, processor_s)
+    signal.alarm(clock_s)
+
+
 def _out_of_patience(*_: object) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # The next one ends the process.
     signal.alarm(1)
-    raise _OutOfPatience(f"the source ran for {PATIENCE_S} s without compiling anything")
+    raise _OutOfPatience(f"the source took {PATIENCE_S} s of a processor, or {IDLE_S} s, without compiling anything")
 
 
 def _because(uncertain: str | None) -> str:

@@ -7,8 +7,8 @@ does not know the card: `note_guess` is called when a source reads one of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ContextDecorator, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,10 @@ class Properties:
             raise AttributeError(name)
         self._note_guess(f"the card's {name}")
         return self._guessed[name]
+
+    def unnoted(self) -> Properties:
+        """The same for a library that reads guesses whatever the source is, and refuses none for them."""
+        return Properties(f"sm_{self.major}{self.minor}", lambda reason: None)
 
 
 class Stream:
@@ -181,7 +185,7 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
         "Stream": Stream,
         "Event": Event,
         "CUDAGraph": Graph,
-        **dict.fromkeys(("device", "device_of", "_DeviceGuard", "stream", "graph"), _entered),
+        **dict.fromkeys(("device", "device_of", "_DeviceGuard", "stream", "graph"), Entered),
         "mem_get_info": memory,
         "get_device_name": lambda *args: properties.name,
         "make_graphed_callables": lambda callables, *args, **kwargs: callables,
@@ -201,9 +205,17 @@ def benchmark(kernel_call: Callable[[], Any], *args: Any, quantiles: Any = None,
     return CALL_MS if quantiles is None else [CALL_MS] * len(quantiles)
 
 
-@contextmanager
-def _entered(*args: Any, **kwargs: Any) -> Iterator[Any]:
-    yield args[0] if args else None
+class Entered(ContextDecorator):
+    """A device, stream or graph to be current, which changes nothing; a class, because torch asks for instances."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._args = args
+
+    def __enter__(self) -> Any:
+        return self._args[0] if self._args else None
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 def _answering(answer: Any) -> Callable[..., Any]:

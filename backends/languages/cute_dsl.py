@@ -81,7 +81,11 @@ LANGUAGE = Language(
     module="cutlass",
     package="nvidia-cutlass-dsl",
     caches={"CUTE_DSL_CACHE_DIR": FOLDER},
-    refusals=("cutlass.base_dsl.common.DSLUserCode", "cutlass.base_dsl.common.DSLOperationBuildError"),
+    refusals=(
+        "cutlass.base_dsl.common.DSLUserCode",
+        "cutlass.base_dsl.common.DSLOperationBuildError",
+        "cutlass._mlir._mlir_libs._cutlass_ir._mlir.ir.MLIRError",
+    ),
     compilers=("base_dsl/dsl.py:generate_original_ir", "base_dsl/compile_backend.py:compile"),
     no_device=("cudaErrorInsufficientDriver", "cudaErrorNoDevice"),
     preloaded=True,

@@ -9,13 +9,25 @@ from backends.languages.language import Around, Language, Unfollowed
 
 
 def pretend(arch: str, around: Around) -> None:
-    """Leaves a search for a configuration to the card: times measured here would say nothing."""
+    """Leaves a search for a configuration to the card: times measured here would say nothing.
+
+    Helion reads the number of multiprocessors whatever the source is, by torch's interface of devices for a product. It
+    refuses no source for a guess.
+    """
     kernel = importlib.import_module("helion.runtime.kernel")
+    runtime: Any = importlib.import_module("helion.runtime")
+    interface: Any = importlib.import_module("torch._dynamo.device_interface").CudaInterface
+    properties = importlib.import_module("torch").cuda.get_device_properties().unnoted()
 
     def search(*args: Any, **kwargs: Any) -> Any:
         raise Unfollowed("Helion searches for a configuration on the GPU: give @helion.kernel one, config=Config(...)")
 
+    def get_num_sm(device: Any, *, reserved_sms: int = 0) -> Any:
+        return max(properties.multi_processor_count - reserved_sms, 1)
+
     kernel.BoundKernel.autotune = search
+    runtime.get_num_sm = get_num_sm
+    interface.get_device_properties = staticmethod(lambda device=None: properties)
 
 
 LANGUAGE = Language(

@@ -57,9 +57,10 @@ class Language:
     caches: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of its caches, each with a folder below the job's. The runner gets it from the builder."""
     refusals: tuple[str, ...] = ()
-    """What the full names of the exceptions begin with by which it refuses a source."""
+    """What the full names of the exceptions begin with by which it refuses a source, with or without a GPU."""
     compilers: tuple[str, ...] = ()
-    """Functions of its compiler, as "end of the file's path:name": any exception that leaves one is a refusal."""
+    """Functions of its compiler, as "end of the file's path:name": any exception that leaves one is a refusal.
+    In a builder it may come of the missing GPU, but for a wrong name or index."""
     tools: Mapping[str, str] = field(default_factory=dict)
     """Parts of the messages that it has where a compiler of its own is missing, each with what the operator does."""
     no_device: tuple[str, ...] = ()

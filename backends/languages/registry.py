@@ -6,6 +6,7 @@ import importlib.metadata
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from backends.languages import cuda_tile, cute_dsl, gluon, helion, tilelang
 from backends.languages.language import Language
@@ -18,6 +19,8 @@ LANGUAGES: tuple[Language, ...] = (
     cuda_tile.LANGUAGE,
 )
 
+PACKAGES = tuple(language.package for language in LANGUAGES if not language.inside_triton)
+"""Distributions that a worker may have besides its own."""
 CACHES = tuple(dict.fromkeys(folder for language in LANGUAGES for folder in language.caches.values()))
 """Folders of their caches below a job's folder."""
 
@@ -30,6 +33,11 @@ def imported(source: str) -> list[Language]:
 def is_installed(language: Language) -> bool:
     """Whether this interpreter has the language's package."""
     return _version(language) is not None
+
+
+def launches_triton(source: str) -> bool:
+    """Whether the source imports a language whose kernels Triton compiles and launches."""
+    return any(language.codes is None for language in imported(source))
 
 
 def versions(source: str) -> dict[str, str]:
@@ -63,9 +71,22 @@ def _how_to_add(language: Language) -> str:
 
 def refused(error: BaseException) -> bool:
     """Whether a language's compiler refused the source by this exception."""
+    return _is_own(error) or _left_a_compiler(error)
+
+
+def may_lack_the_gpu(error: BaseException) -> bool:
+    """Whether a missing GPU may be why a compiler refused the source: not where a name or an index is wrong."""
+    if isinstance(error, AttributeError):
+        return _left_a_compiler(error) and not isinstance(error.obj, ModuleType)
+    return not _is_own(error) and not isinstance(error, NameError | IndexError) and _left_a_compiler(error)
+
+
+def _is_own(error: BaseException) -> bool:
     prefixes = tuple(prefix for language in LANGUAGES for prefix in language.refusals)
-    if any(f"{kind.__module__}.{kind.__qualname__}".startswith(prefixes) for kind in type(error).__mro__):
-        return True
+    return any(f"{kind.__module__}.{kind.__qualname__}".startswith(prefixes) for kind in type(error).__mro__)
+
+
+def _left_a_compiler(error: BaseException) -> bool:
     compilers = tuple(name for language in LANGUAGES for name in language.compilers)
     frames = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(f"{code.co_filename}:{code.co_name}".endswith(compilers) for code in frames)

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from redis import Redis
 from redis.exceptions import RedisError
 
+from backends.languages import registry
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.quarantine import FAULTS, QUARANTINED
 from tasks.fleet.worker_readings import Reading, key
@@ -39,10 +40,7 @@ SETUPS = "workers:setup"
 ALL_MODELS = "gpus"
 """The set of all device models that a worker ever had."""
 
-PACKAGES = (
-    *("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings"),
-    *("helion", "tilelang", "nvidia-cutlass-dsl", "cuda-tile"),
-)
+PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings", *registry.PACKAGES)
 
 log = logging.getLogger(__name__)
 

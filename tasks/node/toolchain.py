@@ -15,14 +15,13 @@ from pathlib import Path
 import torch
 
 from backends.extensions import toolchain
-from backends.languages.registry import LANGUAGES
+from backends.languages import registry
 from domain.paths import ROOT
 from domain.settings import settings
 from sandbox.isolation.rlimits import die_with_parent
 
 BACKGROUND = 19
 _PACKAGES = ("torch", "triton", "cupy-cuda13x", "numpy", "ninja", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl", "setuptools")
-LANGUAGE_PACKAGES = [language.package for language in LANGUAGES if not language.inside_triton]
 _BUILDING_CODE = ("backends", "sandbox", "domain")
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Compilers:
         # The folder's name is a digest of its contents; its location differs between nodes and is in no build.
         folder = Path(self.folder).name if self.folder is not None else ""
         parts = [platform.python_version(), platform.machine(), *platform.libc_ver(), str(torch.version.cuda), folder]
-        parts += [f"{name} {_version(name)}" for name in (*_PACKAGES, *LANGUAGE_PACKAGES)]
+        parts += [f"{name} {_version(name)}" for name in (*_PACKAGES, *registry.PACKAGES)]
         parts += [f"{tool} {version}" for tool, version in sorted(toolchain.versions().items())]
         for package in _BUILDING_CODE:
             parts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / package).rglob("*.py"))]

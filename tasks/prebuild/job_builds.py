@@ -12,6 +12,7 @@ from contextlib import suppress
 from redis import Redis
 
 from backends.base import Target
+from backends.languages import registry
 from domain.fault import KernelFault
 from domain.kernel import JITTED, Kernel
 from domain.request import Request
@@ -125,4 +126,5 @@ class JobBuilder:
 
 
 def _launches_triton(kernel: Kernel) -> bool:
-    return kernel.kernel_type in JITTED or any(name in kernel.source_code for name in ("triton", "helion"))
+    source = kernel.source_code
+    return kernel.kernel_type in JITTED or "triton" in source or registry.launches_triton(source)

@@ -21,7 +21,9 @@ with torch.cuda.device(0), torch.cuda.stream(stream):
     stream.wait_event(stream.record_event(end))
 end.synchronize()
 torch.cuda.synchronize()
-tell(certain=list(guesses))
+unnoted = properties.unnoted()
+tell(unnoted=[unnoted.major, unnoted.minor, unnoted.multi_processor_count > 1])
+tell(certain=list(guesses), instance=isinstance(torch.cuda.device(0), torch.cuda.device))
 names = [properties.name, torch.cuda.get_device_name()]
 tell(names=names, many=properties.multi_processor_count > 1, ms=begin.elapsed_time(end))
 tell(free=min(torch.cuda.mem_get_info()) > 0, guesses=sorted(set(guesses)))
@@ -37,7 +39,7 @@ def test_a_card_of_the_architecture(arch: str, capability: list[int], shared: in
     told = told_by(f"ARCH = {arch!r}{ASKED}")
     assert told["known"] == [True, 1, 0]
     assert told["capability"] == told["same"] == capability and told["shared"] == shared
-    assert told["certain"] == []
+    assert told["certain"] == [] and told["instance"] and told["unnoted"] == [*capability, True]
     assert told["guesses"] == [
         "a time on the card",
         *(f"the card's {name}" for name in ("multi_processor_count", "name", "total_memory")),

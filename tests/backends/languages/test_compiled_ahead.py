@@ -53,18 +53,22 @@ def test_it_compiles_without_a_gpu_once(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_a_refusal_is_a_compile_error_at_its_line_if_the_builder_can_be_certain(name: str, tmp_path: Path) -> None:
+def test_a_refusal_is_a_compile_error_at_its_line(name: str, tmp_path: Path) -> None:
     installed(name)
     source = SOURCES[name]
-    if name != "gluon":
-        # The others look at the GPU, which a builder does not see: their refusals are left to the run.
-        told = in_builder(source.kernel(wrong=True), tmp_path, H200).facts["dry_run"]
-        assert told["ended"] == "stopped" and source.wrong in told["reason"]
-        return
     with pytest.raises(KernelFault) as caught:
         in_builder(source.kernel(wrong=True), tmp_path, H200)
     assert caught.value.status is Status.COMPILE_ERROR
     assert source.wrong in f"{caught.value.message}{caught.value.log}"
+
+
+def test_a_compiler_that_looks_for_the_gpu_is_left_to_the_run(tmp_path: Path) -> None:
+    installed("cute_dsl")
+    given = SOURCES["cute_dsl"].kernel()
+    looks = "    import cutlass.utils\n    cutlass.utils.HardwareInfo().get_max_active_clusters(1)\n    blocks = ("
+    source = given.source_code.replace("    blocks = (", looks)
+    told = in_builder(Kernel(source, given.kernel_type), tmp_path, H200).facts["dry_run"]
+    assert told["ended"] == "stopped" and "may have looked at the GPU" in told["reason"]
 
 
 def test_a_search_for_a_configuration_ends_the_dry_run(tmp_path: Path) -> None:
