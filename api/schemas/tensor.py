@@ -27,9 +27,10 @@ from api.schemas.fields import (
     abbreviate,
     one_of,
 )
-from domain.dtype import INTEGERS, ITEM_BYTES
+from domain.dtype import CODES, INTEGERS, ITEM_BYTES, PACKED, SCALE_RANGE, code_of
 from domain.value import MAX_BYTES, MAX_RANK
 
+CODE_KINDS = ("randn", "uniform", "zeros", "ones", "full", "empty")
 INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty")
 MAX_TENSOR = 16 << 30
 MAX_INLINE = 256 << 20
@@ -183,19 +184,38 @@ class TensorSpecSchema(LenientSchema):
         init, dtype = data.get("init"), data.get("dtype") or "float32"
         if not init or data.get("data"):
             return
+        if dtype in CODES:
+            _check_codes(init, dtype)
         bounds = _bounds(init.get("kind") or "randn", dtype)
         if bounds is None:
             return
         low = bounds[0] if init.get("low") is None else init["low"]
         high = bounds[1] if init.get("high") is None else init["high"]
         # The original draws uniform integers from low..high with both ends, so there equal bounds are a constant.
-        constant = low == high and init.get("kind") == "uniform" and dtype in INTEGERS
+        constant = low == high and init.get("kind") == "uniform" and (dtype in INTEGERS or dtype in CODES)
         if low >= high and not constant:
             raise ValidationError({"init": {"high": [f"must be above low: low is {low:g}, high is {high:g}"]}})
 
 
+def _check_codes(init: dict[str, Any], dtype: str) -> None:
+    """Raises ValidationError for a kind or a value that a type of `CODES` lacks."""
+    kind = init.get("kind") or "randn"
+    if kind not in CODE_KINDS:
+        raise ValidationError({"init": {"kind": [f"must be one of {', '.join(CODE_KINDS)} for {dtype}, not {kind}"]}})
+    values = {"full": ("fill_value",), "zeros": ("kind",)}.get(kind, () if dtype == PACKED else ("low", "high"))
+    for name in values:
+        value = init.get(name)
+        try:
+            if value is not None or name == "fill_value":
+                code_of(0.0 if kind == "zeros" or value is None else float(value), dtype)
+        except ValueError as error:
+            raise ValidationError({"init": {name: [str(error)]}}) from error
+
+
 def _bounds(kind: str, dtype: str) -> tuple[float, float] | None:
     """The default bounds of a kind that draws from a range; None for the other kinds."""
+    if dtype in CODES:
+        return SCALE_RANGE if dtype != PACKED and kind in ("randn", "uniform") else None
     if kind == "uniform":
         return (0, 100) if dtype in INTEGERS else (0, 1)
     return (0, 100) if kind == "randint" else None

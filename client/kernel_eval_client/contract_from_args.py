@@ -15,6 +15,7 @@ from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, Tenso
 DTYPES = frozenset(
     (
         *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+        *("float8_e8m0fnu", "float4_e2m1fn_x2"),
         *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
     )
 )
@@ -188,7 +189,7 @@ def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
 
 def _similar_init(value: Any, dtype: str) -> TensorInit | None:
     """How to draw floats with a similar distribution; None if only the values themselves will do."""
-    if dtype.startswith("complex") or 0 in value.shape:
+    if dtype.startswith(("complex", "float4")) or 0 in value.shape:
         return TensorInit("randn")
     if not dtype.startswith(("float", "bfloat")):
         return None
@@ -199,7 +200,7 @@ def _similar_init(value: Any, dtype: str) -> TensorInit | None:
         return None
     if low == high:
         return TensorInit("full", fill_value=low)
-    if low >= 0 or high <= 0:
+    if low >= 0 or high <= 0:  # Scales too: the service draws powers of two between the two.
         return TensorInit("uniform", low=low, high=high)
     return TensorInit("randn", mean=_rounded(mean), std=_rounded(deviation))
 

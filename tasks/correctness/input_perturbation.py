@@ -15,6 +15,7 @@ from domain.contract import Argument
 from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
+from validation.dtypes import is_computed
 from validation.inputs.distributions import Distribution, perturbed
 from validation.inputs.structure.input_structure import SETS, InputStructure, TensorStructure, describe, find_structure
 from validation.inputs.structure.variations import varies, vary, with_relations
@@ -152,7 +153,7 @@ class InputPerturbation:
         """
         moved = []
         for position, (tensor, kind) in enumerate(zip(self._changed(distribution), self._traits, strict=True)):
-            wide = tensor.double() if double and tensor.is_floating_point() else tensor
+            wide = tensor.double() if double and is_computed(tensor) else tensor
             if by and kind.continuous:
                 seed = derive_seed(self._secret, "move", abs(number), position)
                 # Zeros of plain random numbers move too, so that equal values separate.

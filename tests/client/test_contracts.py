@@ -48,6 +48,7 @@ from kernel_eval_client.contract_from_args import DTYPES
 from kernel_eval_client.kernel import entry_key
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
+from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
 ADD = """
@@ -129,6 +130,8 @@ LIVE = [
     torch.tensor([1 + 2j]),
     torch.arange(6, dtype=torch.int64).reshape(2, 3),
     torch.randn(4).to(torch.float8_e4m3fn),
+    torch.tensor([0.5, 2.0, 4.0]).to(torch.float8_e8m0fnu),
+    torch.arange(6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2).reshape(2, 3).t(),
     torch.randn(3, requires_grad=True),
     np.linspace(0, 1, 7),
     np.arange(12, dtype=np.int16).reshape(3, 4).T,
@@ -186,6 +189,8 @@ def test_floats_are_drawn_anew_and_what_is_no_number_to_draw_is_sent() -> None:
     live = {
         "x": torch.randn(4096, generator=generator) * 3 + 1,
         "probabilities": np.linspace(0.25, 1.0, 64),
+        "scales": torch.tensor([0.5, 1.0, 4.0]).to(torch.float8_e8m0fnu),
+        "packed": torch.zeros(64, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
         "low": (torch.rand(64, generator=generator) - 2).to(torch.bfloat16),
         "ones": torch.ones(8, dtype=torch.float16),
         "one": torch.tensor(2.5),
@@ -201,13 +206,14 @@ def test_floats_are_drawn_anew_and_what_is_no_number_to_draw_is_sent() -> None:
     assert inits["x"].kind == "randn"
     assert inits["x"].mean == pytest.approx(1, abs=0.2) and inits["x"].std == pytest.approx(3, abs=0.2)
     assert inits["probabilities"] == TensorInit("uniform", low=0.25, high=1.0)
+    assert (inits["scales"], inits["packed"]) == (TensorInit("uniform", low=0.5, high=4.0), TensorInit("randn"))
     assert inits["low"].kind == "uniform" and (inits["low"].high or 0) <= -1
     assert [(inits[name].kind, inits[name].fill_value) for name in ("ones", "one")] == [("full", 1.0), ("full", 2.5)]
     assert inits["none"] == TensorInit("randn")
     io = accepted(contract_from(live))
     first, second = (ContractInputs(io, "cpu", "00" * 16).draw(number) for number in (1, 2))
-    new = {name for name, a, b in zip(live, first, second, strict=True) if not torch.equal(a, b)}
-    assert new == {"x", "probabilities", "low", "table"}, "an answer that is remembered is wrong"
+    new = {name for name, a, b in zip(live, first, second, strict=True) if not identical(a, b)}
+    assert new == {"x", "probabilities", "scales", "packed", "low", "table"}, "an answer that is remembered is wrong"
 
 
 @pytest.mark.parametrize(

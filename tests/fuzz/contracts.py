@@ -11,6 +11,7 @@ from tests.api.test_fuzz import JSON, ODD, changed, places
 
 DTYPES = [
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+    *("float8_e8m0fnu", "float4_e2m1fn_x2"),
     *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
 ]
 NAMES = st.sampled_from(["x", "y", "n", "out", "BLOCK", "a", "b"])

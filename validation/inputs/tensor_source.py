@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from domain.contract import TensorSpec
+from sandbox.protocol.arena import copyable
 from validation.inputs.tensor_spec import allocate, is_random, make_group, make_tensor
 
 PREDICTABLE = frozenset({"cpu"})
@@ -65,8 +66,9 @@ class TensorSource:
         """The tensors of `count` sets from `first` on, [sets, ...]; `count` is at most `stackable(first)`. Raises as
         `draw` does."""
         if self._blank:
-            both = torch.stack([self.draw(first), self.draw(first + 1)])
-            return both.repeat(-(-count // 2), *[1] * (both.dim() - 1))[:count]
+            one, other = self.draw(first), self.draw(first + 1)
+            both = torch.stack([copyable(one), copyable(other)])
+            return both.repeat(-(-count // 2), *[1] * (both.dim() - 1))[:count].view(one.dtype)
         if self._repeats:
             once = self.draw(first)
             return once.expand(count, *once.shape)

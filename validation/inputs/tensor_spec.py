@@ -6,7 +6,7 @@ import torch
 
 from domain.contract import TensorInit, TensorSpec
 from domain.value import TensorRef
-from sandbox.protocol.arena import stored_shape
+from sandbox.protocol.arena import stored_shape, write
 from validation.compare.bitwise import identical
 from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
@@ -45,12 +45,14 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
         if is_random(spec):
             return content.to(device, dtype)
         # Fixed content may be expanded: it can have strides of 0 even where torch calls it contiguous.
-        return torch.empty(spec.shape, dtype=dtype, device=device).copy_(content)
+        tensor = torch.empty(spec.shape, dtype=dtype, device=device)
+        write(tensor, content)
+        return tensor
     tensor = allocate(spec, device)
     if unspecified:
         return tensor
     shape = stored_shape(tensor)
-    tensor.as_strided(shape, tensor.stride()).copy_(_content(spec, shape, device, seed, position, fresh))
+    write(tensor.as_strided(shape, tensor.stride()), _content(spec, shape, device, seed, position, fresh))
     return tensor
 
 

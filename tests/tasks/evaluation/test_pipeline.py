@@ -741,3 +741,42 @@ def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_bac
     assert shot == ([] if known else [True])
     assert report.outcome.timing.baseline_from_cache is known
     assert any(alive) is known, "else it was closed while the device was held"
+
+
+QUANTIZED = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, x, scales):
+        blocks = x.view(torch.uint8)
+        halves = torch.stack([blocks & 15, blocks >> 4], -1).flatten(-2)
+        sizes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        values = sizes[(halves & 7).long()] * (1 - (halves >> 3).float() * 2)
+        values = values.view(8, 2, 32) * scales.to(torch.float32)[..., None]
+        CHANGE
+        return values.flatten(1), scales.view(torch.uint8).add(1).view(torch.float8_e8m0fnu), (
+            blocks.flip(-1).view(torch.float4_e2m1fn_x2))
+"""
+QUANTIZED_IO = {
+    "args": [
+        tensor("x", [8, 32], dtype="float4_e2m1fn_x2"),
+        tensor("scales", [8, 2], dtype="float8_e8m0fnu", kind="uniform", low=0.5, high=4),
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ("blocks = blocks ^ (((blocks & 7) == 0) * 8).to(torch.uint8)  # Another zero.", Status.PASSED),
+        ("blocks = blocks ^ ((blocks == 0x51) * 8).to(torch.uint8)", Status.WRONG_RESULT),
+        ("scales = (scales.view(torch.uint8) | 1).view(torch.float8_e8m0fnu)", Status.WRONG_RESULT),
+    ],
+)
+def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, change: str, status: Status) -> None:
+    reference, candidate = (
+        kernel(QUANTIZED.replace("CLASS", name).replace("CHANGE", change), io=QUANTIZED_IO)
+        for name, change in (("Model", ""), ("ModelNew", change))
+    )
+    report = judged(worker, candidate, reference, rtol=0.1)
+    assert report.outcome.status is status, report.outcome.message

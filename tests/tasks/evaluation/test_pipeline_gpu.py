@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from domain.dtype import ITEM_BYTES
+from domain.dtype import CODES, ITEM_BYTES
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.request import Request
@@ -148,7 +148,8 @@ def test_answers_that_are_views_of_the_input_outlive_its_arena(worker: Any) -> N
 
 @pytest.mark.parametrize("name", ITEM_BYTES)
 def test_every_element_type_is_drawn_and_answered(worker: Any, name: str) -> None:
-    whole = f"torch.randint(0, 2, (64, 64)).to(torch.{name})"
+    whole = "torch.randint(0, 2, (64, 64), dtype=torch.uint8)"
+    whole += f".view(torch.{name})" if name in CODES else f".to(torch.{name})"
     source = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.clone(), y.clone()\n" + (
         f"def get_inputs():\n    return [{whole}, {whole}.t()]\n"
     )
