@@ -45,6 +45,11 @@ class ArgumentSchema(LenientSchema):
     tensor_spec = Part(TensorSpecSchema, allow_none=True)
     role = Text(load_default="input", allow_none=True, validate=one_of(ROLES))
     is_meta = Flag(load_default=False, allow_none=True, metadata={"description": "A Triton constexpr."})
+    is_constant = Flag(
+        load_default=False,
+        allow_none=True,
+        metadata={"description": "CUDA: the __constant__ variable of that name, and no parameter."},
+    )
 
     @validates_schema
     def _content(self, data: dict[str, Any], **_: Any) -> None:
@@ -52,6 +57,10 @@ class ArgumentSchema(LenientSchema):
             require_spec(data)
         elif data["type"] != NONE and data.get("value") is None:
             raise ValidationError(f'{MISSING} for type "{data["type"]}"', "value")
+        if data.get("is_constant") and (
+            data["type"] != "tensor" or data.get("role") != "input" or data["tensor_spec"].get("strides") is not None
+        ):
+            raise ValidationError("is for input tensors without strides; a number is one of shape []", "is_constant")
 
     @post_load
     def _typed(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:

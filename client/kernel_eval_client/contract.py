@@ -101,7 +101,10 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout."""
+    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout.
+
+    `is_meta` marks a Triton constexpr, `is_constant` a tensor in a CUDA source's `__constant__` variable of that name.
+    """
 
     name: str
     type: str
@@ -109,6 +112,7 @@ class ArgSpec:
     tensor_spec: TensorSpec | None = None
     role: str = "input"
     is_meta: bool = False
+    is_constant: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""
@@ -119,6 +123,8 @@ class ArgSpec:
             wire["tensor_spec"] = self.tensor_spec.to_dict()
         if self.is_meta:
             wire["is_meta"] = True
+        if self.is_constant:
+            wire["is_constant"] = True
         return wire
 
     @classmethod

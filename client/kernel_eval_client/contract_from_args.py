@@ -29,12 +29,14 @@ def contract_from(
     outputs: Collection[int | str] = (),
     inouts: Collection[int | str] = (),
     meta: Collection[int | str] = (),
+    constants: Collection[int | str] = (),
     inline: bool | Collection[int | str] | None = None,
     launch: LaunchConfig | Mapping[str, Any] | None = None,
 ) -> IOContract:
     """The contract of a call with these arguments, in calling order. The keys of a mapping are the arguments' names.
 
-    `outputs`, `inouts` and `meta` name arguments by position or name.
+    `outputs`, `inouts`, `meta` and `constants` name arguments by position or name. A constant is a tensor in a CUDA
+    source's `__constant__` variable of its name.
 
     The contract has a float tensor's shape, dtype, strides and distribution. The service draws new values for each
     call: uniform between minimum and maximum if all have one sign, else normal with their mean and deviation. Fixed
@@ -51,7 +53,7 @@ def contract_from(
     """
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
     roles = {**_positions(outputs, named, "output"), **_positions(inouts, named, "inout")}
-    constexprs = _positions(meta, named, "meta")
+    constexprs, variables = _positions(meta, named, "meta"), _positions(constants, named, "constant")
     chosen = _positions(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
     draw_all, send_all = inline is False, inline is True
     specs, total = [], 0
@@ -61,6 +63,8 @@ def contract_from(
             specs.append(_scalar(name, value, position in constexprs))
             continue
         spec = _tensor_spec(name, value)
+        if position in variables:
+            spec = replace(spec, strides=None)
         if role != "output":
             init, raw = TensorInit("randn"), None
             if not draw_all:
@@ -72,7 +76,7 @@ def contract_from(
                     " have them drawn by the service, or smaller tensors"
                 )
             spec = replace(spec, init=init) if raw is None else _with_data(spec, raw)
-        specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role))
+        specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role, is_constant=position in variables))
     return IOContract(tuple(specs), LaunchConfig.from_dict(launch) if isinstance(launch, Mapping) else launch)
 
 

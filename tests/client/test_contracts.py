@@ -178,6 +178,13 @@ def test_scalars_roles_and_names_of_live_arguments() -> None:
     assert io.args[1].tensor_spec is not None and io.args[1].tensor_spec.data is None, "an output's values stay here"
 
 
+def test_constants_of_live_arguments() -> None:
+    io = contract_from([torch.ones(3, 2).t(), 4], constants=[0])
+    assert io.args[0].is_constant and io.args[0].tensor_spec is not None and io.args[0].tensor_spec.strides is None
+    built = IOContractBuilder().add_constant("taps", create_randn_spec([3])).build()
+    assert [argument.name for argument in accepted(built).constants] == ["taps"] and len(accepted(io).constants) == 1
+
+
 def test_without_values_only_shapes_are_sent() -> None:
     io = contract_from([torch.randn(1 << 20, 8)], inline=False)
     assert len(str(io.to_dict())) < 300

@@ -243,6 +243,24 @@ def solve(host: str) -> dict[str, Any]:
     return kernel(CUDA + host, "cuda", io={"args": IO["args"]}, metadata={"entry_point": "solve"})
 
 
+CONSTANT = CUDA.replace("int n, float scale", "int n").replace("__global__", "__constant__ float scale;\n__global__")
+"""The scale is drawn, and read from `__constant__` memory."""
+CONSTANT_IO = {
+    "args": [*IO["args"][:4], tensor("scale", [], kind="randn") | {"is_constant": True}],
+    "launch": IO["launch"],
+}
+
+
+@pytest.mark.parametrize(("bug", "status"), [("", Status.PASSED), (" - 1", Status.WRONG_RESULT)])
+def test_constants_are_fresh_inputs_of_every_timed_call(worker: Any, bug: str, status: Status) -> None:
+    reference = "class Model(nn.Module):\n    def forward(self, x, y, scale):\n        return x + scale * y"
+    given = kernel(CONSTANT.replace(" BUG", bug), "cuda", io=CONSTANT_IO)
+    args = [each for each in CONSTANT_IO["args"] if each["name"] in ("x", "y", "scale")]
+    report = judged(worker, given, kernel(reference, io={"args": args}))
+    assert report.outcome.status is status, report.outcome
+    assert bug or (report.outcome.timing is not None and report.outcome.timing.method == "gated_window")
+
+
 TYPES = {
     "torch": kernel(
         "class ModelNew(nn.Module):\n    def forward(self, x, y):\n        return torch.add(x, y, alpha=2.5 BUG)"
