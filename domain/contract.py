@@ -15,6 +15,9 @@ from domain.dtype import ITEM_BYTES
 Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
 
+INDEX_KINDS = ("lengths", "offsets", "segments", "columns", "distinct")
+"""The `init.kind`s of whole numbers that belong together; `of` names the argument with the lengths or offsets."""
+
 NONE = "none"
 """The type of an argument that is None in Python and a null pointer in CUDA."""
 
@@ -36,6 +39,8 @@ class TensorInit:
     fill_value: float | int | bool | None = None
     start: float | None = None
     step: float | None = None
+    total: int | None = None
+    of: str | None = None
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
@@ -107,7 +112,7 @@ class TensorSpec:
 class Argument:
     """One argument, in calling order. `role` is input, output or inout.
 
-    `is_meta` marks a Triton constexpr, `is_constant` a tensor in the `__constant__` variable of that name of a CUDA source.
+    `is_meta` marks a Triton constexpr, `is_constant` a tensor in a CUDA source's `__constant__` variable of that name.
     """
 
     name: str

@@ -21,6 +21,7 @@ from api.schemas.fields import (
     one_of,
     whole_number,
 )
+from api.schemas.index_kinds import check_index_kinds
 from api.schemas.launch import LaunchSchema
 from api.schemas.tensor import TensorSpecSchema, require_spec
 from domain.contract import NONE
@@ -103,3 +104,7 @@ class IOContractSchema(LenientSchema):
         Part(ArgumentSchema), required=True, validate=Length(max=MAX_ARGUMENTS, error="has more than {max} arguments")
     )
     launch = Part(LaunchSchema, allow_none=True)
+
+    @validates_schema
+    def _index_kinds(self, data: dict[str, Any], **_: Any) -> None:
+        check_index_kinds(data["args"])

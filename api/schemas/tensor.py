@@ -27,11 +27,12 @@ from api.schemas.fields import (
     abbreviate,
     one_of,
 )
+from domain.contract import INDEX_KINDS
 from domain.dtype import CODES, INTEGERS, ITEM_BYTES, PACKED, SCALE_RANGE, code_of
 from domain.value import MAX_BYTES, MAX_RANK
 
 CODE_KINDS = ("randn", "uniform", "zeros", "ones", "full", "empty")
-INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty")
+INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty", *INDEX_KINDS)
 MAX_TENSOR = 16 << 30
 MAX_INLINE = 256 << 20
 """Maximum bytes of one inline tensor once inflated: the limit of the body does not bound the inflated size."""
@@ -79,6 +80,8 @@ class TensorInitSchema(LenientSchema):
     fill_value = Anything(allow_none=True, metadata={"type": ["number", "boolean"]})
     start = RealNumber(allow_none=True)
     step = RealNumber(allow_none=True)
+    total = WholeNumber(0, allow_none=True, metadata={"description": "The sum of drawn lengths."})
+    of = Text(allow_none=True, metadata={"description": "The argument whose lengths or offsets these numbers follow."})
 
     @validates_schema
     def _fill_is_a_number(self, data: dict[str, Any], **_: Any) -> None:

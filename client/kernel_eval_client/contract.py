@@ -22,17 +22,22 @@ def _fields_in(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TensorInit:
-    """How the service draws a tensor's values: `kind` and its parameters; it ignores those that the kind lacks."""
+    """How the service draws a tensor's values: `kind` and its parameters; it ignores those that the kind lacks.
+
+    Bounds and `total` may be expressions, as a shape's sizes. `of` names the argument that index numbers follow.
+    """
 
     kind: str = "randn"
     seed: int | None = None
     mean: float | None = None
     std: float | None = None
-    low: float | None = None
-    high: float | None = None
+    low: float | str | None = None
+    high: float | str | None = None
     fill_value: float | int | bool | None = None
     start: float | None = None
     step: float | None = None
+    total: int | str | None = None
+    of: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""

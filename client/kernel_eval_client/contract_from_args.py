@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.index_sets import index_inits
 
 DTYPES = frozenset(
     (
@@ -42,9 +43,10 @@ def contract_from(
     call: uniform between minimum and maximum if all have one sign, else normal with their mean and deviation. Fixed
     values would let a kernel pass that returns a remembered output.
 
-    The contract has the values (zlib compressed) of integers and bools, since drawn ones might be invalid indices. It
-    also has those of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends
-    all values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
+    The contract has the values (zlib compressed) of integers and bools, since drawn ones might be invalid indices. Not
+    of offsets, their lengths and segments, and permutations: the service draws these anew, by their rule. It also has
+    the values of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends all
+    values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
 
     Raises TypeError for an argument that is no tensor, array, scalar or None, and ValueError for an unknown name or
     position. ValueError also for more than 16 MiB of inline data, and for an argument that no contract can describe:
@@ -56,6 +58,7 @@ def contract_from(
     constexprs, variables = _positions(meta, named, "meta"), _positions(constants, named, "constant")
     chosen = _positions(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
     draw_all, send_all = inline is False, inline is True
+    rules = {} if send_all or draw_all else _rules(named, roles, chosen)
     specs, total = [], 0
     for position, (name, value) in enumerate(named):
         role = roles.get(position, "input")
@@ -67,7 +70,9 @@ def contract_from(
             spec = replace(spec, strides=None)
         if role != "output":
             init, raw = TensorInit("randn"), None
-            if not draw_all:
+            if name in rules:
+                init = rules[name]
+            elif not draw_all:
                 init, raw = _content(name, value, spec.dtype, send=send_all or position in chosen)
             total += len(raw or b"")
             if total > INLINE_BYTES:
@@ -78,6 +83,18 @@ def contract_from(
             spec = replace(spec, init=init) if raw is None else _with_data(spec, raw)
         specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role, is_constant=position in variables))
     return IOContract(tuple(specs), LaunchConfig.from_dict(launch) if isinstance(launch, Mapping) else launch)
+
+
+def _rules(named: list[tuple[str, Any]], roles: Collection[int], inlined: Collection[int]) -> dict[str, TensorInit]:
+    """The index arguments that the service can draw by a rule."""
+    tensors = {name: value for name, value in named if _is_tensor(value)}
+    integers = {
+        name: value
+        for position, (name, value) in enumerate(named)
+        if name in tensors and position not in roles and position not in inlined
+        if _tensor_spec(name, value).dtype.startswith(("int", "uint"))
+    }
+    return index_inits(integers, {int(size) for value in tensors.values() for size in value.shape})
 
 
 def _positions(selection: Collection[int | str], named: list[tuple[str, Any]], role: str) -> dict[int, str]:

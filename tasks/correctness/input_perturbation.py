@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 
 from domain import value as values
-from domain.contract import Argument
+from domain.contract import INDEX_KINDS, Argument
 from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
@@ -49,7 +49,7 @@ class InputPerturbation:
         if arguments is None:
             return found
         tensors = [
-            replace(tensor, variable=tensor.variable and argument.role != "output")
+            replace(tensor, variable=tensor.variable and argument.role != "output" and not _is_index(argument))
             for argument, tensor in zip(arguments, found.tensors, strict=True)
         ]
         # A contract draws each tensor by itself.
@@ -182,6 +182,12 @@ class InputPerturbation:
     def _filled(self, tensors: list[torch.Tensor]) -> Arguments:
         filled: Arguments = values.filled(self._drawn, torch.Tensor, tensors)
         return filled
+
+
+def _is_index(argument: Argument) -> bool:
+    """Whether it holds index numbers by a rule, which only its own draws keep."""
+    spec = argument.tensor_spec
+    return spec is not None and spec.init is not None and spec.init.kind in INDEX_KINDS
 
 
 def _of_argument(argument: Argument, tensor: torch.Tensor, structure: TensorStructure) -> ValueTraits:

@@ -185,6 +185,32 @@ def test_constants_of_live_arguments() -> None:
     assert [argument.name for argument in accepted(built).constants] == ["taps"] and len(accepted(io).constants) == 1
 
 
+def test_index_sets_are_drawn_by_the_rule_that_they_follow() -> None:
+    live = {
+        "values": torch.randn(10, 4),
+        "offsets": torch.tensor([0, 3, 3, 10], dtype=torch.int32),
+        "lengths": torch.tensor([3, 0, 7]),
+        "ids": np.repeat(np.arange(3), [3, 0, 7]),
+        "order": torch.tensor([2, 0, 1, 3]),
+        "rows": torch.arange(10),
+        "ascending": torch.tensor([0, 1, 5]),
+        "chosen": torch.tensor([3, 1, 2, 0]),
+    }
+    specs = {arg.name: arg.tensor_spec for arg in contract_from(live, inline=["chosen"]).args}
+    assert [name for name, spec in specs.items() if spec and spec.data] == ["rows", "ascending", "chosen"]
+    assert [specs[name].init for name in ("offsets", "lengths", "ids", "order")] == [  # type: ignore[union-attr]
+        TensorInit("offsets", low=0, high=7, total=10),
+        TensorInit("lengths", of="offsets"),
+        TensorInit("segments", of="offsets"),
+        TensorInit("distinct"),
+    ]
+    io = accepted(contract_from(live))
+    _, offsets, lengths, ids, order, *_ = ContractInputs(io, "cpu", "00" * 16).draw(1)
+    assert torch.equal(offsets.long().diff(), lengths) and len(ids) == 10 and sorted(order.tolist()) == [0, 1, 2, 3]
+    all_sent = contract_from(live, inline=True).args
+    assert all(arg.tensor_spec is not None and arg.tensor_spec.data is not None for arg in all_sent)
+
+
 def test_without_values_only_shapes_are_sent() -> None:
     io = contract_from([torch.randn(1 << 20, 8)], inline=False)
     assert len(str(io.to_dict())) < 300

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from domain.contract import INDEX_KINDS
 from tests.api.test_fuzz import JSON, ODD, changed, places
 
 DTYPES = [
@@ -34,12 +35,16 @@ def _optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
     return st.fixed_dictionaries({}, optional=fields)
 
 
-INITS = st.sampled_from(["randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty"]).flatmap(
+INITS = st.sampled_from(
+    ["randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty", *INDEX_KINDS]
+).flatmap(
     lambda kind: st.builds(
         lambda more: {"kind": kind, **more},
         _optional(
             **{name: NUMBERS for name in ("mean", "std", "low", "high", "fill_value", "start", "step")},
             seed=st.integers(0, 2**64),
+            total=SMALL,
+            of=NAMES,
         ),
     )
 )

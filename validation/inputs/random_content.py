@@ -97,11 +97,7 @@ def random_content(
     `skewed` lists the sets to skew (`RandomValues.mirror_up`) and the seed of each. Raises ValueError for bounds that
     the dtype cannot hold.
     """
-    generator = torch.Generator(device=device)
-    try:
-        generator.manual_seed(seed)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"seed {seed} does not fit 64 bits") from error
+    generator = seeded(seed, device)
     if math.prod(shape) <= PIECE or not _is_drawn_wider(init, name):
         drawn = _draw(init, shape, name, generator, device)
     else:
@@ -111,6 +107,15 @@ def random_content(
     values = drawn.values
     is_bits = name == "bool" or name in CODES
     return values.view(torch_dtype(name)) if is_bits else values.to(torch_dtype(name))
+
+
+def seeded(seed: int, device: str) -> torch.Generator:
+    """A generator of that device with that seed. Raises ValueError for a seed that does not fit."""
+    generator = torch.Generator(device=device)
+    try:
+        return generator.manual_seed(seed)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"seed {seed} does not fit 64 bits") from error
 
 
 def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: str) -> torch.Tensor:

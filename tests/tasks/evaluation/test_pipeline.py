@@ -780,3 +780,34 @@ def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, c
     )
     report = judged(worker, candidate, reference, rtol=0.1)
     assert report.outcome.status is status, report.outcome.message
+
+
+RAGGED = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, offsets, columns, values):
+        rows = torch.arange(len(offsets) - 1).repeat_interleave(offsets.diff().long())
+        out = torch.zeros(len(offsets) - 1, 64)
+        out.index_put_((rows, columns.long()), values ACCUMULATE)
+        return out, torch.segment_reduce(values, "sum", offsets=offsets.long(), initial=0)
+"""
+RAGGED_IO = {
+    "args": [
+        tensor("offsets", [33], dtype="int32", kind="offsets", high=40, total=400),
+        tensor("columns", [400], dtype="int32", kind="columns", of="offsets", high=64),
+        tensor("values", [400]),
+    ]
+}
+
+
+def test_index_sets_keep_their_rule_in_every_set_that_is_judged(worker: WorkerContext) -> None:
+    """Columns of a row differ, so writing and adding are the same: a set without the rule would tell them apart."""
+    reference, candidate = (
+        kernel(RAGGED.replace("CLASS", name).replace(" ACCUMULATE", how), io=RAGGED_IO)
+        for name, how in (("Model", ""), ("ModelNew", ", accumulate=True"))
+    )
+    report = judged(worker, candidate, reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    inputs = report.body("j")["kernel_exec_result"]["inputs"]
+    assert not inputs["inputs_not_random"] and inputs["fresh_sets"] > 5
