@@ -6,11 +6,17 @@ more dtypes) are optional, so that every old body keeps its meaning.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from domain.dtype import ITEM_BYTES
+
 Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
+
+INDEX_KINDS = ("lengths", "offsets", "segments", "columns", "distinct")
+"""The `init.kind`s of whole numbers that belong together; `of` names the argument with the lengths or offsets."""
 
 NONE = "none"
 """The type of an argument that is None in Python and a null pointer in CUDA."""
@@ -33,6 +39,8 @@ class TensorInit:
     fill_value: float | int | bool | None = None
     start: float | None = None
     step: float | None = None
+    total: int | None = None
+    of: str | None = None
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
@@ -102,7 +110,10 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument, in calling order. `role` is input, output or inout; `is_meta` marks a Triton constexpr."""
+    """One argument, in calling order. `role` is input, output or inout.
+
+    `is_meta` marks a Triton constexpr, `is_constant` a tensor in a CUDA source's `__constant__` variable of that name.
+    """
 
     name: str
     type: str
@@ -110,10 +121,17 @@ class Argument:
     tensor_spec: TensorSpec | None = None
     role: str = "input"
     is_meta: bool = False
+    is_constant: bool = False
 
     @property
     def is_tensor(self) -> bool:
         return self.type == "tensor"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a contiguous tensor; 0 for anything else."""
+        spec = self.tensor_spec
+        return math.prod(spec.shape) * ITEM_BYTES[spec.dtype] if spec is not None else 0
 
     @property
     def is_output(self) -> bool:
@@ -135,6 +153,7 @@ class Argument:
             tensor_spec=TensorSpec.from_wire(spec) if spec is not None else None,
             role=wire.get("role") or "input",
             is_meta=bool(wire.get("is_meta", False)),
+            is_constant=bool(wire.get("is_constant", False)),
         )
 
     def to_wire(self) -> dict[str, Any]:
@@ -146,6 +165,7 @@ class Argument:
                 "tensor_spec": self.tensor_spec.to_wire() if self.tensor_spec else None,
                 "role": self.role,
                 "is_meta": self.is_meta,
+                "is_constant": self.is_constant or None,
             }
         )
 
@@ -217,6 +237,11 @@ class IOContract:
         """Indexes of the output arguments: those marked output or inout, else every tensor."""
         marked = tuple(i for i, argument in enumerate(self.args) if argument.is_output)
         return marked or tuple(i for i, argument in enumerate(self.args) if argument.is_tensor)
+
+    @property
+    def constants(self) -> list[Argument]:
+        """The arguments that a CUDA kernel reads from `__constant__` variables."""
+        return [argument for argument in self.args if argument.is_constant]
 
     def scalars(self) -> dict[str, int | float]:
         """The numeric arguments by name, for launch expressions."""

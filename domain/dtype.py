@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 ITEM_BYTES: dict[str, int] = {
     "float64": 8,
     "float32": 4,
@@ -9,6 +11,8 @@ ITEM_BYTES: dict[str, int] = {
     "bfloat16": 2,
     "float8_e4m3fn": 1,
     "float8_e5m2": 1,
+    "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1,
     "complex64": 8,
     "complex128": 16,
     "int64": 8,
@@ -24,4 +28,25 @@ ITEM_BYTES: dict[str, int] = {
 
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 COMPLEX = frozenset({"complex64", "complex128"})
-INTEGERS = frozenset(ITEM_BYTES) - FLOATS - COMPLEX - {"bool"}
+CODES = frozenset({"float8_e8m0fnu", "float4_e2m1fn_x2"})
+"""Formats of block scaling: scales that are powers of two, and two numbers in a byte. They are drawn and compared as
+bytes, because torch computes with neither."""
+
+PACKED = "float4_e2m1fn_x2"
+PACKED_SIZES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+SCALE_RANGE = (0.125, 8.0)
+"""Default lowest and highest scale."""
+
+INTEGERS = frozenset(ITEM_BYTES) - FLOATS - COMPLEX - CODES - {"bool"}
+
+
+def code_of(value: float, name: str) -> int:
+    """The byte of a scale, or of two equal packed numbers. Raises ValueError for a value that the dtype lacks."""
+    if name == PACKED:
+        if abs(value) not in PACKED_SIZES:
+            raise ValueError(f"{name} has no {value:g}, but {', '.join(f'{size:g}' for size in PACKED_SIZES)} and less")
+        return (PACKED_SIZES.index(abs(value)) | (8 if value < 0 else 0)) * 0x11
+    mantissa, exponent = math.frexp(value)
+    if mantissa != 0.5 or not -126 <= exponent <= 128:
+        raise ValueError(f"{name} has no {value:g}, but powers of two from 2**-127 to 2**127")
+    return exponent + 126

@@ -22,6 +22,8 @@ from domain.value import MAX_RANK
 
 ALONE, COMPARED = {"kernel": CANDIDATE}, {"ref_kernel": REFERENCE, "custom_kernel": CANDIDATE}
 """The kernels of a body of /evaluate and of /compare, with their roles; the first makes the inputs."""
+BOUNDS = ("low", "high", "total")
+"""Members of `init` that may be expressions, as sizes are."""
 BESIDE_HIDDEN = "cannot be returned beside hidden cases: code and kernels' names may show what they were made for"
 Path = tuple[int | str, ...]
 
@@ -61,8 +63,8 @@ class CasesField(Anything):
 class CaseContracts:
     """The contracts of one body for each of its cases. Raises ValidationError for a body with invalid cases.
 
-    Without cases, a contract's own scalars give values to the names in its shapes and strides. Another name stays: it
-    is no number, and the schema says so.
+    Without cases, a contract's own scalars give values to the names in its sizes and bounds. Another name stays: it is
+    no number, and the schema says so.
     """
 
     def __init__(self, body: dict[str, Any], roles: Mapping[str, str]) -> None:
@@ -177,12 +179,14 @@ def _arguments(io: Any) -> list[dict[str, Any]]:
 
 
 def _symbols(io: Any) -> set[str]:
-    """The names in the shapes, strides and values of an unchecked contract."""
+    """The names in the sizes, bounds and values of an unchecked contract."""
     texts = []
     for argument in _arguments(io):
         spec = argument.get("tensor_spec")
         for sizes in (spec.get("shape"), spec.get("strides")) if isinstance(spec, dict) else ():
             texts += sizes if isinstance(sizes, list) else []
+        init = spec.get("init") if isinstance(spec, dict) else None
+        texts += [init.get(bound) for bound in BOUNDS] if isinstance(init, dict) else []
         if argument.get("type") in ("int", "float"):
             texts.append(argument.get("value"))
     return {name for text in texts if _is_symbolic(text) for name in _names(text)}
@@ -196,20 +200,24 @@ def _number(text: str, values: Mapping[str, Number], path: Path) -> Number:
 
 
 def _sized(spec: dict[str, Any], value: Callable[..., Any]) -> dict[str, Any]:
-    """The tensor with `value(key, axis, size)` for each size and stride, unless the schema will refuse their number."""
+    """The tensor with `value(key, place, size)` for each size, stride and bound, unless the schema will refuse their
+    number."""
     sized = [key for key in ("shape", "strides") if isinstance(spec.get(key), list) and len(spec[key]) <= MAX_RANK]
-    return spec | {key: [value(key, axis, size) for axis, size in enumerate(spec[key])] for key in sized}
+    changed: dict[str, Any] = {key: [value(key, axis, size) for axis, size in enumerate(spec[key])] for key in sized}
+    if isinstance(init := spec.get("init"), dict):
+        changed["init"] = init | {bound: value("init", bound, init[bound]) for bound in BOUNDS if bound in init}
+    return spec | changed
 
 
 def _with_own_values(io: Any, path: Path) -> Any:
-    """The contract with numbers in place of its own scalars' names in shapes and strides. Raises ValidationError."""
+    """The contract with numbers in place of its own scalars' names in sizes and bounds. Raises ValidationError."""
     args = _arguments(io)
     if not 0 < len(args) <= MAX_ARGUMENTS:  # The schema refuses more.
         return io
     given = [(each.get("name"), each.get("value")) for each in args if each.get("type") in ("int", "float")]
     values = {str(name): value for name, value in given if isinstance(value, int | float)}
 
-    def value(place: int, key: str, axis: int, size: Any) -> Any:
+    def value(place: int, key: str, axis: int | str, size: Any) -> Any:
         is_known = _is_symbolic(size) and _names(size) <= values.keys()
         return _number(size, values, (*path, "args", place, "tensor_spec", key, axis)) if is_known else size
 

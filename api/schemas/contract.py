@@ -21,6 +21,7 @@ from api.schemas.fields import (
     one_of,
     whole_number,
 )
+from api.schemas.index_kinds import check_index_kinds
 from api.schemas.launch import LaunchSchema
 from api.schemas.tensor import TensorSpecSchema, require_spec
 from domain.contract import NONE
@@ -45,6 +46,11 @@ class ArgumentSchema(LenientSchema):
     tensor_spec = Part(TensorSpecSchema, allow_none=True)
     role = Text(load_default="input", allow_none=True, validate=one_of(ROLES))
     is_meta = Flag(load_default=False, allow_none=True, metadata={"description": "A Triton constexpr."})
+    is_constant = Flag(
+        load_default=False,
+        allow_none=True,
+        metadata={"description": "CUDA: the __constant__ variable of that name, and no parameter."},
+    )
 
     @validates_schema
     def _content(self, data: dict[str, Any], **_: Any) -> None:
@@ -52,6 +58,10 @@ class ArgumentSchema(LenientSchema):
             require_spec(data)
         elif data["type"] != NONE and data.get("value") is None:
             raise ValidationError(f'{MISSING} for type "{data["type"]}"', "value")
+        if data.get("is_constant") and (
+            data["type"] != "tensor" or data.get("role") != "input" or data["tensor_spec"].get("strides") is not None
+        ):
+            raise ValidationError("is for input tensors without strides; a number is one of shape []", "is_constant")
 
     @post_load
     def _typed(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -94,3 +104,7 @@ class IOContractSchema(LenientSchema):
         Part(ArgumentSchema), required=True, validate=Length(max=MAX_ARGUMENTS, error="has more than {max} arguments")
     )
     launch = Part(LaunchSchema, allow_none=True)
+
+    @validates_schema
+    def _index_kinds(self, data: dict[str, Any], **_: Any) -> None:
+        check_index_kinds(data["args"])

@@ -27,10 +27,12 @@ from api.schemas.fields import (
     abbreviate,
     one_of,
 )
-from domain.dtype import INTEGERS, ITEM_BYTES
+from domain.contract import INDEX_KINDS
+from domain.dtype import CODES, INTEGERS, ITEM_BYTES, PACKED, SCALE_RANGE, code_of
 from domain.value import MAX_BYTES, MAX_RANK
 
-INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty")
+CODE_KINDS = ("randn", "uniform", "zeros", "ones", "full", "empty")
+INIT_KINDS = ("randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty", *INDEX_KINDS)
 MAX_TENSOR = 16 << 30
 MAX_INLINE = 256 << 20
 """Maximum bytes of one inline tensor once inflated: the limit of the body does not bound the inflated size."""
@@ -78,6 +80,8 @@ class TensorInitSchema(LenientSchema):
     fill_value = Anything(allow_none=True, metadata={"type": ["number", "boolean"]})
     start = RealNumber(allow_none=True)
     step = RealNumber(allow_none=True)
+    total = WholeNumber(0, allow_none=True, metadata={"description": "The sum of drawn lengths."})
+    of = Text(allow_none=True, metadata={"description": "The argument whose lengths or offsets these numbers follow."})
 
     @validates_schema
     def _fill_is_a_number(self, data: dict[str, Any], **_: Any) -> None:
@@ -183,19 +187,38 @@ class TensorSpecSchema(LenientSchema):
         init, dtype = data.get("init"), data.get("dtype") or "float32"
         if not init or data.get("data"):
             return
+        if dtype in CODES:
+            _check_codes(init, dtype)
         bounds = _bounds(init.get("kind") or "randn", dtype)
         if bounds is None:
             return
         low = bounds[0] if init.get("low") is None else init["low"]
         high = bounds[1] if init.get("high") is None else init["high"]
         # The original draws uniform integers from low..high with both ends, so there equal bounds are a constant.
-        constant = low == high and init.get("kind") == "uniform" and dtype in INTEGERS
+        constant = low == high and init.get("kind") == "uniform" and (dtype in INTEGERS or dtype in CODES)
         if low >= high and not constant:
             raise ValidationError({"init": {"high": [f"must be above low: low is {low:g}, high is {high:g}"]}})
 
 
+def _check_codes(init: dict[str, Any], dtype: str) -> None:
+    """Raises ValidationError for a kind or a value that a type of `CODES` lacks."""
+    kind = init.get("kind") or "randn"
+    if kind not in CODE_KINDS:
+        raise ValidationError({"init": {"kind": [f"must be one of {', '.join(CODE_KINDS)} for {dtype}, not {kind}"]}})
+    values = {"full": ("fill_value",), "zeros": ("kind",)}.get(kind, () if dtype == PACKED else ("low", "high"))
+    for name in values:
+        value = init.get(name)
+        try:
+            if value is not None or name == "fill_value":
+                code_of(0.0 if kind == "zeros" or value is None else float(value), dtype)
+        except ValueError as error:
+            raise ValidationError({"init": {name: [str(error)]}}) from error
+
+
 def _bounds(kind: str, dtype: str) -> tuple[float, float] | None:
     """The default bounds of a kind that draws from a range; None for the other kinds."""
+    if dtype in CODES:
+        return SCALE_RANGE if dtype != PACKED and kind in ("randn", "uniform") else None
     if kind == "uniform":
         return (0, 100) if dtype in INTEGERS else (0, 1)
     return (0, 100) if kind == "randint" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 
 from backends.cuda.signature import Parameter, spell
 from domain.contract import NONE, Argument
@@ -26,7 +27,26 @@ _NO_STRUCT = (
 _SAME_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
-def check_arguments(kernel: str, parameters: list[Parameter], arguments: tuple[Argument, ...]) -> None:
+def check_constants(arguments: Iterable[Argument], sizes: Mapping[str, int]) -> None:
+    """Raises KernelFault (contract_mismatch) where a constant has no variable, of `sizes` bytes, that it fits into."""
+    for argument in arguments:
+        if argument.name not in sizes:
+            there = f"it has {', '.join(sizes)}" if sizes else "it has none"
+            raise KernelFault(
+                Status.CONTRACT_MISMATCH,
+                f"the source has no __constant__ variable '{argument.name}' outside of namespaces; {there}",
+                compiled=True,
+            )
+        if argument.nbytes > sizes[argument.name]:
+            raise KernelFault(
+                Status.CONTRACT_MISMATCH,
+                f"argument '{argument.name}' has {argument.nbytes} bytes; the __constant__ variable has "
+                f"{sizes[argument.name]}",
+                compiled=True,
+            )
+
+
+def check_arguments(kernel: str, parameters: list[Parameter], arguments: Sequence[Argument]) -> None:
     """Raises KernelFault (contract_mismatch) where the contract's arguments do not fit the kernel's parameters."""
     signature = f"{kernel}{spell(parameters)}"
     structs = (parameter.kind == "struct" or parameter.size > WORD_BYTES for parameter in parameters)
@@ -60,7 +80,7 @@ def _fits(parameter: Parameter, argument: Argument) -> bool:
     return parameter.kind not in ("pointer", "struct") and argument.type in ("int", "float", "bool")
 
 
-def mismatched_pointers(parameters: list[Parameter], arguments: tuple[Argument, ...]) -> list[str]:
+def mismatched_pointers(parameters: list[Parameter], arguments: Sequence[Argument]) -> list[str]:
     """A warning for each tensor whose dtype differs from the kernel's pointer type; legal, and seldom intended."""
     return [
         f"argument '{argument.name}' is a tensor of {argument.tensor_spec.dtype} and the kernel takes "

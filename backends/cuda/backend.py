@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
-from backends.cuda.argument_packing import check_arguments, mismatched_pointers
+from backends.cuda.argument_packing import check_arguments, check_constants, mismatched_pointers
 from backends.cuda.build import Build
-from backends.cuda.signature import Parameter, without_table
+from backends.cuda.signature import Parameter, constants, without_table
 from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
@@ -35,8 +35,10 @@ class CudaBackend(Backend):
         if target.arch is None:
             build.notes.append(f"{NO_DEVICE}: compiled for {build.arch}, not run")
         attempt = build.compile()
-        check_arguments(attempt.name, attempt.parameters, io.args)
-        build.notes += mismatched_pointers(attempt.parameters, io.args)
+        passed = [argument for argument in io.args if not argument.is_constant]
+        check_arguments(attempt.name, attempt.parameters, passed)
+        build.notes += mismatched_pointers(attempt.parameters, passed)
+        check_constants(io.constants, constants(attempt.compilation.ptx))
         plan = {
             "name": attempt.name,
             "symbol": attempt.symbol,

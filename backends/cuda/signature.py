@@ -224,6 +224,12 @@ def _word(word: int) -> tuple[str, int, bool]:
     return _KINDS[chr(word & 0xFF)], word >> 9, bool(word & 256)
 
 
+def constants(ptx: str) -> dict[str, int]:
+    """The `__constant__` variables outside of namespaces, with their sizes in bytes."""
+    declared = re.findall(r"\.const\s+\.align\s+\d+\s+\.[a-z](\d+)\s+([A-Za-z]\w*)(?:\[(\d+)\])?", ptx)
+    return {name: int(bits) // 8 * int(count or 1) for bits, name, count in declared}
+
+
 def entries(ptx: str) -> list[str]:
     """The kernels' names in the machine code."""
     return re.findall(r"\.entry\s+([\w$.]+)\s*\(", ptx)

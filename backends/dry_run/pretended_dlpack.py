@@ -21,6 +21,8 @@ _CODES = {
     torch.bool: 6,
     torch.float8_e4m3fn: 10,
     torch.float8_e5m2: 12,
+    torch.float8_e8m0fnu: 14,
+    torch.float4_e2m1fn_x2: 17,
 }
 
 
@@ -58,6 +60,7 @@ def _capsule(tensor: torch.Tensor, **options: Any) -> Any:
     """A DLManagedTensor of a fake tensor. Raises BufferError for a dtype that DLPack does not have."""
     if tensor.dtype not in _CODES:
         raise BufferError(f"DLPack has no {tensor.dtype}")
+    lanes = 2 if tensor.dtype is torch.float4_e2m1fn_x2 else 1
     sizes = ctypes.c_int64 * tensor.ndim
     made = _Managed(
         _Tensor(
@@ -66,8 +69,8 @@ def _capsule(tensor: torch.Tensor, **options: Any) -> Any:
             0,
             tensor.ndim,
             _CODES[tensor.dtype],
-            8 * tensor.itemsize,
-            1,
+            8 * tensor.itemsize // lanes,
+            lanes,
             sizes(*tensor.shape),
             sizes(*tensor.stride()),
             0,

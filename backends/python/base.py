@@ -37,6 +37,7 @@ from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.cases.case import keyword_arguments
 from domain.draw_on import DrawOn
+from domain.dtype import CODES
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
 from domain.kernel import Kernel
@@ -281,7 +282,7 @@ class PythonExecutable(Executable):
         return list(self._found.values())
 
     def call_double(self, args: list[Any]) -> Any:
-        doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+        doubled = replace(args, torch.Tensor, _doubled)
         single = self._callable
         if single is self._instance:
             model: Any = copy.deepcopy(single)
@@ -423,6 +424,11 @@ def _why_unusable(init: list[Any] | None) -> str:
     if unserializable:
         return f"of the reference's some cannot cross to another process ({unserializable}): define it here too"
     return f"the reference's {len(init)} do not fit"
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    is_code = str(tensor.dtype).removeprefix("torch.") in CODES  # Sources read those as bits.
+    return tensor.double() if tensor.is_floating_point() and not is_code else tensor
 
 
 def _takes(own: torch.Tensor, value: Any) -> bool:

@@ -88,6 +88,10 @@ class IOContractBuilder:
         """A constexpr of a Triton kernel."""
         return self._add(ArgSpec(name, "int", value, is_meta=True))
 
+    def add_constant(self, name: str, spec: TensorSpec) -> IOContractBuilder:
+        """A tensor that a CUDA kernel reads from the `__constant__` variable of that name."""
+        return self._add(ArgSpec(name, "tensor", tensor_spec=spec, is_constant=True))
+
     def set_launch_config(self, config: LaunchConfig) -> IOContractBuilder:
         """The whole launch at once."""
         names = ("grid", "block", "num_warps", "num_stages", "shared_mem")

@@ -22,17 +22,22 @@ def _fields_in(cls: type[Any], wire: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TensorInit:
-    """How the service draws a tensor's values: `kind` and its parameters; it ignores those that the kind lacks."""
+    """How the service draws a tensor's values: `kind` and its parameters; it ignores those that the kind lacks.
+
+    Bounds and `total` may be expressions, as a shape's sizes. `of` names the argument that index numbers follow.
+    """
 
     kind: str = "randn"
     seed: int | None = None
     mean: float | None = None
     std: float | None = None
-    low: float | None = None
-    high: float | None = None
+    low: float | str | None = None
+    high: float | str | None = None
     fill_value: float | int | bool | None = None
     start: float | None = None
     step: float | None = None
+    total: int | str | None = None
+    of: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""
@@ -101,7 +106,10 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout."""
+    """One argument. `type` is tensor, int, float, str, bool or none; `role` input, output or inout.
+
+    `is_meta` marks a Triton constexpr, `is_constant` a tensor in a CUDA source's `__constant__` variable of that name.
+    """
 
     name: str
     type: str
@@ -109,6 +117,7 @@ class ArgSpec:
     tensor_spec: TensorSpec | None = None
     role: str = "input"
     is_meta: bool = False
+    is_constant: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""
@@ -119,6 +128,8 @@ class ArgSpec:
             wire["tensor_spec"] = self.tensor_spec.to_dict()
         if self.is_meta:
             wire["is_meta"] = True
+        if self.is_constant:
+            wire["is_constant"] = True
         return wire
 
     @classmethod

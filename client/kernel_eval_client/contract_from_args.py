@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_eval_client.contract import ArgSpec, IOContract, LaunchConfig, TensorData, TensorInit, TensorSpec
+from kernel_eval_client.index_sets import index_inits
 
 DTYPES = frozenset(
     (
         *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+        *("float8_e8m0fnu", "float4_e2m1fn_x2"),
         *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
     )
 )
@@ -28,20 +30,23 @@ def contract_from(
     outputs: Collection[int | str] = (),
     inouts: Collection[int | str] = (),
     meta: Collection[int | str] = (),
+    constants: Collection[int | str] = (),
     inline: bool | Collection[int | str] | None = None,
     launch: LaunchConfig | Mapping[str, Any] | None = None,
 ) -> IOContract:
     """The contract of a call with these arguments, in calling order. The keys of a mapping are the arguments' names.
 
-    `outputs`, `inouts` and `meta` name arguments by position or name.
+    `outputs`, `inouts`, `meta` and `constants` name arguments by position or name. A constant is a tensor in a CUDA
+    source's `__constant__` variable of its name.
 
     The contract has a float tensor's shape, dtype, strides and distribution. The service draws new values for each
     call: uniform between minimum and maximum if all have one sign, else normal with their mean and deviation. Fixed
     values would let a kernel pass that returns a remembered output.
 
-    The contract has the values (zlib compressed) of integers and bools, since drawn ones might be invalid indices. It
-    also has those of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends
-    all values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
+    The contract has the values (zlib compressed) of integers and bools, since drawn ones might be invalid indices. Not
+    of offsets, their lengths and segments, and permutations: the service draws these anew, by their rule. It also has
+    the values of floats with an infinity or a NaN, and of the arguments that `inline` names. `inline=True` sends all
+    values, `inline=False` none: the service draws standard normal ones. It never has the values of an output.
 
     Raises TypeError for an argument that is no tensor, array, scalar or None, and ValueError for an unknown name or
     position. ValueError also for more than 16 MiB of inline data, and for an argument that no contract can describe:
@@ -50,9 +55,10 @@ def contract_from(
     """
     named = list(args.items()) if isinstance(args, Mapping) else [(f"arg{i}", arg) for i, arg in enumerate(args)]
     roles = {**_positions(outputs, named, "output"), **_positions(inouts, named, "inout")}
-    constexprs = _positions(meta, named, "meta")
+    constexprs, variables = _positions(meta, named, "meta"), _positions(constants, named, "constant")
     chosen = _positions(() if inline is None or isinstance(inline, bool) else inline, named, "inline")
     draw_all, send_all = inline is False, inline is True
+    rules = {} if send_all or draw_all else _rules(named, roles, chosen)
     specs, total = [], 0
     for position, (name, value) in enumerate(named):
         role = roles.get(position, "input")
@@ -60,9 +66,13 @@ def contract_from(
             specs.append(_scalar(name, value, position in constexprs))
             continue
         spec = _tensor_spec(name, value)
+        if position in variables:
+            spec = replace(spec, strides=None)
         if role != "output":
             init, raw = TensorInit("randn"), None
-            if not draw_all:
+            if name in rules:
+                init = rules[name]
+            elif not draw_all:
                 init, raw = _content(name, value, spec.dtype, send=send_all or position in chosen)
             total += len(raw or b"")
             if total > INLINE_BYTES:
@@ -71,8 +81,20 @@ def contract_from(
                     " have them drawn by the service, or smaller tensors"
                 )
             spec = replace(spec, init=init) if raw is None else _with_data(spec, raw)
-        specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role))
+        specs.append(ArgSpec(name, "tensor", tensor_spec=spec, role=role, is_constant=position in variables))
     return IOContract(tuple(specs), LaunchConfig.from_dict(launch) if isinstance(launch, Mapping) else launch)
+
+
+def _rules(named: list[tuple[str, Any]], roles: Collection[int], inlined: Collection[int]) -> dict[str, TensorInit]:
+    """The index arguments that the service can draw by a rule."""
+    tensors = {name: value for name, value in named if _is_tensor(value)}
+    integers = {
+        name: value
+        for position, (name, value) in enumerate(named)
+        if name in tensors and position not in roles and position not in inlined
+        if _tensor_spec(name, value).dtype.startswith(("int", "uint"))
+    }
+    return index_inits(integers, {int(size) for value in tensors.values() for size in value.shape})
 
 
 def _positions(selection: Collection[int | str], named: list[tuple[str, Any]], role: str) -> dict[int, str]:
@@ -188,7 +210,7 @@ def _with_data(spec: TensorSpec, raw: bytes) -> TensorSpec:
 
 def _similar_init(value: Any, dtype: str) -> TensorInit | None:
     """How to draw floats with a similar distribution; None if only the values themselves will do."""
-    if dtype.startswith("complex") or 0 in value.shape:
+    if dtype.startswith(("complex", "float4")) or 0 in value.shape:
         return TensorInit("randn")
     if not dtype.startswith(("float", "bfloat")):
         return None
@@ -199,7 +221,7 @@ def _similar_init(value: Any, dtype: str) -> TensorInit | None:
         return None
     if low == high:
         return TensorInit("full", fill_value=low)
-    if low >= 0 or high <= 0:
+    if low >= 0 or high <= 0:  # Scales too: the service draws powers of two between the two.
         return TensorInit("uniform", low=low, high=high)
     return TensorInit("randn", mean=_rounded(mean), std=_rounded(deviation))
 

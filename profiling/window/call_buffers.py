@@ -11,7 +11,7 @@ import torch
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import TensorRef
-from sandbox.protocol.arena import aligned, copy_all, describe, stored_shape, view, write
+from sandbox.protocol.arena import aligned, comparable, copy_all, describe, stored_shape, view, write
 
 GUARD = 256
 """Minimum number of guard bytes after every tensor.
@@ -238,14 +238,14 @@ class Slots:
         return [[stack[call] for stack in stacks] for call in range(self.calls)]
 
     def read_stacked(self, snapshot: torch.Tensor) -> list[torch.Tensor]:
-        """Each output of all calls as one view, [calls, *shape]."""
+        """Each output of all calls, [calls, *shape]: a view, but for types that need `comparable`."""
         refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, self._output_stride) for ref in self.outputs]
-        return [view(snapshot, ref) for ref in refs]
+        return [comparable(view(snapshot, ref)) for ref in refs]
 
     def stacked_arguments(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """Each argument tensor of all calls as one view of `memory` (an arena), [calls, *shape]."""
+        """Each argument tensor of all calls in `memory` (an arena), as `read_stacked` gives outputs."""
         refs = values.leaves(self.args, TensorRef)
-        return [view(memory, ref.times(self.calls, self._stride(ref))) for ref in refs]
+        return [comparable(view(memory, ref.times(self.calls, self._stride(ref)))) for ref in refs]
 
     def _moved(self, value: Any, call: int) -> Any:
         """`value` of the first call, with its offsets moved to those of `call`."""

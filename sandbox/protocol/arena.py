@@ -19,8 +19,10 @@ from sandbox.protocol import cuda_driver
 from sandbox.protocol.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
-SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""Signed types for unsigned ones that PyTorch cannot copy in a batch on a GPU."""
+CODES = {torch.float8_e8m0fnu: torch.uint8, torch.float4_e2m1fn_x2: torch.uint8}
+"""Types that PyTorch copies and compares in few ways, and the type of their bytes (domain/dtype.py)."""
+COPIED_AS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64} | CODES
+"""Types of the same size for those that PyTorch cannot copy in every way on a GPU."""
 
 
 class Arena(Protocol):
@@ -153,6 +155,7 @@ def without_contents(tensor: torch.Tensor) -> torch.Tensor:
 
 def write(place: torch.Tensor, content: torch.Tensor) -> None:
     """Copies `content` to a tensor of the same shape; a repeated element (stride 0) is written once."""
+    place, content = copyable(place), copyable(content)
     if 0 not in place.stride():
         place.copy_(content)
         return
@@ -166,12 +169,28 @@ def stored_shape(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(min(size, 1) if stride == 0 else size for size, stride in sizes)
 
 
+def copyable(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the same memory in a type that PyTorch copies in every way."""
+    return tensor.view(COPIED_AS[tensor.dtype]) if tensor.dtype in COPIED_AS else tensor
+
+
+def comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in a type that PyTorch compares: its bytes, where it has one of `CODES`.
+
+    Zeros of packed numbers lose their sign, so that numbers are equal where their bytes are.
+    """
+    if tensor.dtype not in CODES:
+        return tensor
+    is_packed, tensor = tensor.dtype is torch.float4_e2m1fn_x2, tensor.view(CODES[tensor.dtype])
+    for sign, size in ((0x80, 0x70), (0x08, 0x07)) if is_packed else ():
+        tensor = tensor & ~((tensor & size).eq(0).view(torch.uint8) * sign)
+    return tensor
+
+
 def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
     """Copies each source to its target of the same type, in one batch: separate small copies cost as much as calls."""
-    if any(target.dtype in SIGNED for target in targets):
-        targets, sources = (
-            [each.view(SIGNED.get(each.dtype, each.dtype)) for each in side] for side in (targets, sources)
-        )
+    if any(target.dtype in COPIED_AS for target in targets):
+        targets, sources = ([copyable(each) for each in side] for side in (targets, sources))
     if targets:
         torch._foreach_copy_(targets, sources)
 

@@ -22,7 +22,7 @@ from domain.listing import Form
 from domain.result import Status
 from domain.value import CodecError, TensorRef
 from sandbox.protocol import arena as arenas
-from sandbox.protocol.arena import Arena, aligned, view, write
+from sandbox.protocol.arena import Arena, aligned, comparable, view, write
 from sandbox.protocol.channel import Message, ProtocolError, finite_numbers
 from sandbox.protocol.launch_trace import LaunchTrace, parse_trace
 from sandbox.protocol.stacked_values import StackedValues
@@ -246,7 +246,8 @@ class Session:
     def double(self, args: list[Any]) -> list[torch.Tensor] | None:
         """One call's outputs in float64, on a copy of the model and converted inputs; None if that cannot run."""
         reply = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
-        return parse_tensors(self._fetch(reply))
+        tensors = parse_tensors(self._fetch(reply))
+        return None if tensors is None else list(map(comparable, tensors))
 
     def flops(self, args: list[Any]) -> dict[str, float] | None:
         """Operations of one call by dtype, as the runner counts them; None if it cannot."""

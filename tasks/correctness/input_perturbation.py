@@ -11,10 +11,11 @@ from functools import cached_property
 import torch
 
 from domain import value as values
-from domain.contract import Argument
+from domain.contract import INDEX_KINDS, Argument
 from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
+from validation.dtypes import is_computed
 from validation.inputs.distributions import Distribution, perturbed
 from validation.inputs.structure.input_structure import SETS, InputStructure, TensorStructure, describe, find_structure
 from validation.inputs.structure.variations import varies, vary, with_relations
@@ -48,7 +49,7 @@ class InputPerturbation:
         if arguments is None:
             return found
         tensors = [
-            replace(tensor, variable=tensor.variable and argument.role != "output")
+            replace(tensor, variable=tensor.variable and argument.role != "output" and not _is_index(argument))
             for argument, tensor in zip(arguments, found.tensors, strict=True)
         ]
         # A contract draws each tensor by itself.
@@ -152,7 +153,7 @@ class InputPerturbation:
         """
         moved = []
         for position, (tensor, kind) in enumerate(zip(self._changed(distribution), self._traits, strict=True)):
-            wide = tensor.double() if double and tensor.is_floating_point() else tensor
+            wide = tensor.double() if double and is_computed(tensor) else tensor
             if by and kind.continuous:
                 seed = derive_seed(self._secret, "move", abs(number), position)
                 # Zeros of plain random numbers move too, so that equal values separate.
@@ -181,6 +182,12 @@ class InputPerturbation:
     def _filled(self, tensors: list[torch.Tensor]) -> Arguments:
         filled: Arguments = values.filled(self._drawn, torch.Tensor, tensors)
         return filled
+
+
+def _is_index(argument: Argument) -> bool:
+    """Whether it holds index numbers by a rule, which only its own draws keep."""
+    spec = argument.tensor_spec
+    return spec is not None and spec.init is not None and spec.init.kind in INDEX_KINDS
 
 
 def _of_argument(argument: Argument, tensor: torch.Tensor, structure: TensorStructure) -> ValueTraits:

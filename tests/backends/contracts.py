@@ -13,6 +13,10 @@ def tensor(name: str, *shape: int, dtype: str = "float32", role: str = "input") 
     return {"name": name, "type": "tensor", "role": role, "tensor_spec": {"shape": list(shape), "dtype": dtype}}
 
 
+def constant(name: str, *shape: int, dtype: str = "float32") -> dict[str, Any]:
+    return tensor(name, *shape, dtype=dtype) | {"is_constant": True}
+
+
 def scalar(name: str, value: float, *, meta: bool = False) -> dict[str, Any]:
     return {"name": name, "type": type(value).__name__, "value": value, "is_meta": meta}
 

@@ -48,6 +48,7 @@ from kernel_eval_client.contract_from_args import DTYPES
 from kernel_eval_client.kernel import entry_key
 from stack.example import KERNELS, every_example
 from tests.mutants.corpus import originals
+from validation.compare.bitwise import identical
 from validation.inputs.contract_inputs import ContractInputs
 
 ADD = """
@@ -129,6 +130,8 @@ LIVE = [
     torch.tensor([1 + 2j]),
     torch.arange(6, dtype=torch.int64).reshape(2, 3),
     torch.randn(4).to(torch.float8_e4m3fn),
+    torch.tensor([0.5, 2.0, 4.0]).to(torch.float8_e8m0fnu),
+    torch.arange(6, dtype=torch.uint8).view(torch.float4_e2m1fn_x2).reshape(2, 3).t(),
     torch.randn(3, requires_grad=True),
     np.linspace(0, 1, 7),
     np.arange(12, dtype=np.int16).reshape(3, 4).T,
@@ -175,6 +178,39 @@ def test_scalars_roles_and_names_of_live_arguments() -> None:
     assert io.args[1].tensor_spec is not None and io.args[1].tensor_spec.data is None, "an output's values stay here"
 
 
+def test_constants_of_live_arguments() -> None:
+    io = contract_from([torch.ones(3, 2).t(), 4], constants=[0])
+    assert io.args[0].is_constant and io.args[0].tensor_spec is not None and io.args[0].tensor_spec.strides is None
+    built = IOContractBuilder().add_constant("taps", create_randn_spec([3])).build()
+    assert [argument.name for argument in accepted(built).constants] == ["taps"] and len(accepted(io).constants) == 1
+
+
+def test_index_sets_are_drawn_by_the_rule_that_they_follow() -> None:
+    live = {
+        "values": torch.randn(10, 4),
+        "offsets": torch.tensor([0, 3, 3, 10], dtype=torch.int32),
+        "lengths": torch.tensor([3, 0, 7]),
+        "ids": np.repeat(np.arange(3), [3, 0, 7]),
+        "order": torch.tensor([2, 0, 1, 3]),
+        "rows": torch.arange(10),
+        "ascending": torch.tensor([0, 1, 5]),
+        "chosen": torch.tensor([3, 1, 2, 0]),
+    }
+    specs = {arg.name: arg.tensor_spec for arg in contract_from(live, inline=["chosen"]).args}
+    assert [name for name, spec in specs.items() if spec and spec.data] == ["rows", "ascending", "chosen"]
+    assert [specs[name].init for name in ("offsets", "lengths", "ids", "order")] == [  # type: ignore[union-attr]
+        TensorInit("offsets", low=0, high=7, total=10),
+        TensorInit("lengths", of="offsets"),
+        TensorInit("segments", of="offsets"),
+        TensorInit("distinct"),
+    ]
+    io = accepted(contract_from(live))
+    _, offsets, lengths, ids, order, *_ = ContractInputs(io, "cpu", "00" * 16).draw(1)
+    assert torch.equal(offsets.long().diff(), lengths) and len(ids) == 10 and sorted(order.tolist()) == [0, 1, 2, 3]
+    all_sent = contract_from(live, inline=True).args
+    assert all(arg.tensor_spec is not None and arg.tensor_spec.data is not None for arg in all_sent)
+
+
 def test_without_values_only_shapes_are_sent() -> None:
     io = contract_from([torch.randn(1 << 20, 8)], inline=False)
     assert len(str(io.to_dict())) < 300
@@ -186,6 +222,8 @@ def test_floats_are_drawn_anew_and_what_is_no_number_to_draw_is_sent() -> None:
     live = {
         "x": torch.randn(4096, generator=generator) * 3 + 1,
         "probabilities": np.linspace(0.25, 1.0, 64),
+        "scales": torch.tensor([0.5, 1.0, 4.0]).to(torch.float8_e8m0fnu),
+        "packed": torch.zeros(64, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
         "low": (torch.rand(64, generator=generator) - 2).to(torch.bfloat16),
         "ones": torch.ones(8, dtype=torch.float16),
         "one": torch.tensor(2.5),
@@ -201,13 +239,14 @@ def test_floats_are_drawn_anew_and_what_is_no_number_to_draw_is_sent() -> None:
     assert inits["x"].kind == "randn"
     assert inits["x"].mean == pytest.approx(1, abs=0.2) and inits["x"].std == pytest.approx(3, abs=0.2)
     assert inits["probabilities"] == TensorInit("uniform", low=0.25, high=1.0)
+    assert (inits["scales"], inits["packed"]) == (TensorInit("uniform", low=0.5, high=4.0), TensorInit("randn"))
     assert inits["low"].kind == "uniform" and (inits["low"].high or 0) <= -1
     assert [(inits[name].kind, inits[name].fill_value) for name in ("ones", "one")] == [("full", 1.0), ("full", 2.5)]
     assert inits["none"] == TensorInit("randn")
     io = accepted(contract_from(live))
     first, second = (ContractInputs(io, "cpu", "00" * 16).draw(number) for number in (1, 2))
-    new = {name for name, a, b in zip(live, first, second, strict=True) if not torch.equal(a, b)}
-    assert new == {"x", "probabilities", "low", "table"}, "an answer that is remembered is wrong"
+    new = {name for name, a, b in zip(live, first, second, strict=True) if not identical(a, b)}
+    assert new == {"x", "probabilities", "scales", "packed", "low", "table"}, "an answer that is remembered is wrong"
 
 
 @pytest.mark.parametrize(

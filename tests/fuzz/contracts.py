@@ -7,10 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from domain.contract import INDEX_KINDS
 from tests.api.test_fuzz import JSON, ODD, changed, places
 
 DTYPES = [
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
+    *("float8_e8m0fnu", "float4_e2m1fn_x2"),
     *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
 ]
 NAMES = st.sampled_from(["x", "y", "n", "out", "BLOCK", "a", "b"])
@@ -33,12 +35,16 @@ def _optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
     return st.fixed_dictionaries({}, optional=fields)
 
 
-INITS = st.sampled_from(["randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty"]).flatmap(
+INITS = st.sampled_from(
+    ["randn", "uniform", "randint", "zeros", "ones", "full", "arange", "empty", *INDEX_KINDS]
+).flatmap(
     lambda kind: st.builds(
         lambda more: {"kind": kind, **more},
         _optional(
             **{name: NUMBERS for name in ("mean", "std", "low", "high", "fill_value", "start", "step")},
             seed=st.integers(0, 2**64),
+            total=SMALL,
+            of=NAMES,
         ),
     )
 )

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from domain.contract import Argument, IOContract, TensorInit, TensorSpec
-from domain.dtype import ITEM_BYTES
+from domain.dtype import CODES, ITEM_BYTES
 from domain.fault import KernelFault
 from domain.result import Status
+from sandbox.protocol.arena import comparable, write
 from validation.compare import comparison
 from validation.compare.bitwise import identical
 from validation.compare.comparison import CallComparison, compare, compare_stacked
@@ -22,11 +23,12 @@ from validation.evidence.weak_reference import FixedOutputs, weak_reference
 from validation.inputs import poison_fill
 from validation.inputs.contract_inputs import ContractInputs
 from validation.inputs.distributions import DISTRIBUTIONS, Distribution
+from validation.inputs.tensor_source import TensorSource
 from validation.inputs.tensor_spec import KINDS, make_tensor
 
 pytestmark = pytest.mark.gpu
 
-NAMES = sorted(ITEM_BYTES)
+NAMES = sorted(set(ITEM_BYTES) - CODES)
 MIB = 1 << 20
 
 
@@ -49,6 +51,20 @@ def test_every_kind_of_every_dtype_is_made_on_the_card(kind: str, name: str) -> 
         assert identical(tensor, make(spec, fresh=fresh))
         if kind in ("zeros", "ones", "full", "arange", "empty"):
             assert identical(tensor.cpu(), make(spec, device="cpu"))
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+@pytest.mark.parametrize("strides", [None, (64, 1), (64, 2), (0, 1)])
+def test_codes_are_drawn_written_and_compared_as_bytes_on_the_card(name: str, strides: tuple[int, int] | None) -> None:
+    for kind in ("randn", "uniform", "ones", "empty"):
+        one, other = (make(TensorSpec((3, 16), name, strides, TensorInit(kind)), fresh=fresh) for fresh in (1, 2))
+        assert one.is_cuda and one.dtype is torch_dtype(name)
+        assert identical(one, other) == (kind in ("ones", "empty"))
+        copy = torch.empty_like(one)
+        write(copy, one)
+        assert comparable(copy).dtype is torch.uint8 and torch.equal(comparable(copy), comparable(one))
+    source = TensorSource(TensorSpec((3, 16), name), "cuda", 7, 0, group=4, blank=True)
+    assert source.stack(1, 4).shape == (4, 3, 16)
 
 
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
@@ -123,7 +139,7 @@ def test_large_outputs_take_bounded_memory(name: str, turned: bool) -> None:
     assert torch.cuda.max_memory_allocated() - held < 256 * MIB
 
 
-@pytest.mark.parametrize("name", ITEM_BYTES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_size_of_answers_of_every_dtype_is_known_on_the_card(name: str) -> None:
     small = (torch.rand(64, 64, device="cuda") * 0.02).to(torch_dtype(name))
     on_host = scaled_atols([small.cpu()], requested(None, None))

@@ -23,6 +23,7 @@ from validation.compare.bitwise import bits
 from validation.compare.comparison import describe_element
 from validation.compare.rounding_boundary import rows_in
 from validation.compare.tolerance import Tolerance
+from validation.dtypes import is_computed
 
 SHARE = 8.0
 """Inputs move by rtol divided by this; an output may move this many times as far as it did then. Inputs of a dtype that
@@ -56,7 +57,7 @@ class NoiseCheck:
 def move_size(tolerance: Tolerance, inputs: Any) -> float:
     """The relative size of input moves: an eighth of rtol, but at least the rounding error of the coarsest input
     dtype."""
-    floating = [tensor for tensor in leaves(inputs, torch.Tensor) if tensor.is_floating_point()]
+    floating = [tensor for tensor in leaves(inputs, torch.Tensor) if is_computed(tensor)]
     return max([tolerance.rtol / SHARE, *(float(torch.finfo(tensor.dtype).eps) for tensor in floating)])
 
 

@@ -94,9 +94,20 @@ class ContractInputs:
             raise _mismatch(f"argument {argument.name!r} is a tensor: give it a tensor_spec")
         if position not in self._tensors:
             self._tensors[position] = TensorSource(
-                argument.tensor_spec, self._device, self._secret, position, group=self._group, blank=argument.is_blank
+                argument.tensor_spec,
+                self._device,
+                self._secret,
+                position,
+                group=self._group,
+                blank=argument.is_blank,
+                of=self._source_of(argument.tensor_spec),
             )
         return self._tensors[position]
+
+    def _source_of(self, spec: TensorSpec) -> TensorSource | None:
+        if spec.init is None or spec.init.of is None:
+            return None
+        return self._source([argument.name for argument in self.io.args].index(spec.init.of))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """A byte pattern that fills outputs before a call and reveals elements that the kernel did not write.
 
 Floating and complex elements get bytes of 0xFF: a NaN in every such dtype, and one that no GPU arithmetic produces (GPU
-NaNs are 0x7FFFFFFF and the like). Integers and bools get bytes of 0xA5, because -1 is a common output.
+NaNs are 0x7FFFFFFF and the like). Integers, bools and codes (domain/dtype.py) get bytes of 0xA5, because -1 is a common
+output.
 
 Where NaN is the right output, that pattern reveals nothing. A second pattern for floating and complex elements, bytes
 of 0x7B, is a large finite number in every such dtype.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import torch
 
 from validation.compare.bitwise import EQUALITY_BYTES, bits, blocks, count_true
+from validation.dtypes import is_computed
 
 FLOATING_BYTE = 0xFF
 FINITE_BYTE = 0x7B
@@ -40,7 +42,7 @@ def _count(raw: torch.Tensor, pattern: int) -> int:
 
 
 def _patterns(tensor: torch.Tensor) -> list[int]:
-    numeric = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    numeric = is_computed(tensor) or tensor.dtype.is_complex
     size = bits(tensor).element_size()
     return [
         int.from_bytes(bytes([byte]) * size, "little", signed=True)

@@ -8,6 +8,9 @@
 | exact, up to 64 bits | truth | | `arange` | `start` (0) + `step` (1) * i along the last dimension, repeated over the
 others | | non-zero |
 
+Scales (float8_e8m0fnu) are powers of two from `low` (1/8) to `high` (8) under `randn` and `uniform`, each as likely as
+the others; bytes of packed float4_e2m1fn_x2 are drawn from all 256.
+
 uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` has variance std² over both parts; complex
 `uniform` and `randint` draw each part independently.
 """
@@ -22,7 +25,7 @@ from typing import Any
 import torch
 
 from domain.contract import TensorInit
-from domain.dtype import COMPLEX, FLOATS, ITEM_BYTES
+from domain.dtype import CODES, COMPLEX, INTEGERS, ITEM_BYTES, PACKED, SCALE_RANGE, code_of
 from validation.dtypes import torch_dtype
 
 RANDOM_KINDS = frozenset({"randn", "uniform", "randint"})
@@ -94,11 +97,7 @@ def random_content(
     `skewed` lists the sets to skew (`RandomValues.mirror_up`) and the seed of each. Raises ValueError for bounds that
     the dtype cannot hold.
     """
-    generator = torch.Generator(device=device)
-    try:
-        generator.manual_seed(seed)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"seed {seed} does not fit 64 bits") from error
+    generator = seeded(seed, device)
     if math.prod(shape) <= PIECE or not _is_drawn_wider(init, name):
         drawn = _draw(init, shape, name, generator, device)
     else:
@@ -106,18 +105,33 @@ def random_content(
     for sets, stretch in skewed:
         drawn.mirror_up(sets, stretch)
     values = drawn.values
-    return values.view(torch.bool) if name == "bool" else values.to(torch_dtype(name))
+    is_bits = name == "bool" or name in CODES
+    return values.view(torch_dtype(name)) if is_bits else values.to(torch_dtype(name))
+
+
+def seeded(seed: int, device: str) -> torch.Generator:
+    """A generator of that device with that seed. Raises ValueError for a seed that does not fit."""
+    generator = torch.Generator(device=device)
+    try:
+        return generator.manual_seed(seed)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"seed {seed} does not fit 64 bits") from error
 
 
 def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: str) -> torch.Tensor:
     """The values of a kind that needs no seed, as a tensor that may be expanded (stride 0)."""
     if init.kind == "arange":
+        if name in CODES:
+            raise ValueError(f"{name} has no arange; draw it with randn or uniform")
         return _arange(init, shape, name, device).expand(shape)
     constant = {"zeros": 0, "ones": 1, "full": 0 if init.fill_value is None else init.fill_value}[init.kind]
     if _is_integer(name):
         constant = _within(_whole("fill_value", constant), name)
     elif name == "bool":
         constant = bool(constant)
+    elif name in CODES:
+        code = torch.tensor(code_of(constant, name), dtype=torch.uint8, device=device)
+        return code.view(torch_dtype(name)).expand(shape)
     elif math.isfinite(constant) and abs(constant) > torch.finfo(torch_dtype(name)).max:
         raise ValueError(f"fill_value {constant} does not fit {name}")
     return torch.full((), constant, dtype=torch_dtype(name), device=device).expand(shape)
@@ -125,7 +139,7 @@ def fixed_content(init: TensorInit, shape: tuple[int, ...], name: str, device: s
 
 def _is_drawn_wider(init: TensorInit, name: str) -> bool:
     """Whether `_draw` returns another dtype, or draws in another one, with more bytes an element."""
-    if name == "bool":
+    if name == "bool" or name in CODES:
         return False
     integers = _is_integer(name) or init.kind == "randint"
     return name not in DRAWN_INTEGERS if integers else name.startswith("float8")
@@ -148,6 +162,9 @@ def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.
     options: dict[str, Any] = {"generator": generator, "device": device}
     if name == "bool":
         return RandomValues(torch.randint(0, 2, shape, dtype=torch.uint8, **options), 0, 1)
+    if name in CODES:
+        low, high = _code_bounds(init, name)
+        return RandomValues(torch.randint(low, high + 1, shape, dtype=torch.uint8, **options), low, high)
     if _is_integer(name) or init.kind == "randint":
         low, high = _integer_bounds(init, name)
         return RandomValues(_integers(low, high, shape, name, options), low, high)
@@ -166,6 +183,20 @@ def _draw(init: TensorInit, shape: tuple[int, ...], name: str, generator: torch.
     parts = torch.view_as_real(values) if dtype.is_complex else values
     parts.mul_(top - bottom).add_(bottom)
     return RandomValues(values, bottom, top, limit=top)
+
+
+def _code_bounds(init: TensorInit, name: str) -> tuple[int, int]:
+    """Lowest and highest byte, both included."""
+    if init.kind == "randint":
+        raise ValueError(f"{name} has no randint; draw it with randn or uniform")
+    if name == PACKED:
+        return 0, 255
+    low, high = (
+        code_of(_or(bound, usual), name) for bound, usual in zip((init.low, init.high), SCALE_RANGE, strict=True)
+    )
+    if low > high:
+        raise ValueError(f"low {init.low} is above high {init.high}")
+    return low, high
 
 
 def _integer_bounds(init: TensorInit, name: str) -> tuple[int, int]:
@@ -215,7 +246,7 @@ def _signed(value: int) -> int:
 
 
 def _is_integer(name: str) -> bool:
-    return name not in FLOATS and name not in COMPLEX and name != "bool"
+    return name in INTEGERS
 
 
 def _range(name: str) -> tuple[int, int]:

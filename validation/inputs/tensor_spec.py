@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from domain.contract import TensorInit, TensorSpec
+from domain.contract import INDEX_KINDS, TensorInit, TensorSpec
 from domain.value import TensorRef
-from sandbox.protocol.arena import stored_shape
+from sandbox.protocol.arena import stored_shape, write
 from validation.compare.bitwise import identical
 from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
+from validation.inputs.index_content import index_content
 from validation.inputs.inline_data import inline_tensor
 from validation.inputs.random_content import FIXED_KINDS, RANDOM_KINDS, fixed_content, random_content
 from validation.seeds import derive_seed
@@ -19,15 +20,24 @@ UNSPECIFIED_KIND = "empty"
 STRETCHES = 4
 """Number of different skews that a group's sets share."""
 KINDS = RANDOM_KINDS | FIXED_KINDS | {UNSPECIFIED_KIND}
+"""Those of a tensor by itself: `INDEX_KINDS` belong together."""
 
 
 def is_random(spec: TensorSpec) -> bool:
     """Whether fresh sets re-draw this tensor. A tensor with neither `init` nor `data` is a `randn`."""
-    return spec.data is None and (spec.init or TensorInit()).kind in RANDOM_KINDS
+    return spec.data is None and (spec.init or TensorInit()).kind in RANDOM_KINDS.union(INDEX_KINDS)
 
 
-def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: int, fresh: int) -> torch.Tensor:
-    """The tensor of the `fresh`-th input set, on `device`.
+def make_tensor(
+    spec: TensorSpec,
+    *,
+    device: str,
+    seed: int | None,
+    position: int,
+    fresh: int,
+    parts: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The tensor of the `fresh`-th input set, on `device`. `parts` are the set's lengths of the argument `init.of`.
 
     Set 0 is the contract's own. Its seeds are used as they are, on that device's generator. A tensor without a seed
     gets one from the job's secret `seed` and the argument's `position`, so two kernels get equal inputs and two
@@ -41,23 +51,32 @@ def make_tensor(spec: TensorSpec, *, device: str, seed: int | None, position: in
     if spec.strides is None and not unspecified:
         # Without gaps nothing needs poison; this path must be fast, because the device is held while thousands of sets
         # are drawn.
-        content = _content(spec, spec.shape, device, seed, position, fresh)
+        content = _content(spec, spec.shape, device, seed, position, fresh, parts)
         if is_random(spec):
             return content.to(device, dtype)
         # Fixed content may be expanded: it can have strides of 0 even where torch calls it contiguous.
-        return torch.empty(spec.shape, dtype=dtype, device=device).copy_(content)
+        tensor = torch.empty(spec.shape, dtype=dtype, device=device)
+        write(tensor, content)
+        return tensor
     tensor = allocate(spec, device)
     if unspecified:
         return tensor
     shape = stored_shape(tensor)
-    tensor.as_strided(shape, tensor.stride()).copy_(_content(spec, shape, device, seed, position, fresh))
+    write(tensor.as_strided(shape, tensor.stride()), _content(spec, shape, device, seed, position, fresh, parts))
     return tensor
 
 
 def make_group(
-    spec: TensorSpec, *, device: str, seed: int | None, position: int, group: int, size: int
+    spec: TensorSpec,
+    *,
+    device: str,
+    seed: int | None,
+    position: int,
+    group: int,
+    size: int,
+    parts: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The tensors of `size` fresh sets at once, [sets, ...]. Group 0 begins with set 1.
+    """The tensors of `size` fresh sets at once, [sets, ...]. Group 0 begins with set 1. `parts` as in `make_tensor`.
 
     They differ from `make_tensor`'s: the group shares one seed, and odd sets share a few skews. Drawn one by one, the
     small sets of a window would cost more device time than the window itself.
@@ -69,7 +88,10 @@ def make_group(
         for index in range(odd, min(odd + 2 * STRETCHES, size), 2)
     ]
     init, group_seed = spec.init or TensorInit(), derive_seed(seed, "group", group, position)
-    return random_content(init, (size, *spec.shape), spec.dtype, group_seed, device, skewed)
+    shape = (size, *spec.shape)
+    if init.kind in INDEX_KINDS:
+        return index_content(init, shape, spec.dtype, group_seed, device, parts)
+    return random_content(init, shape, spec.dtype, group_seed, device, skewed)
 
 
 def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Tensor:
@@ -94,16 +116,24 @@ def allocate(spec: TensorSpec, device: str, *, finite: bool = False) -> torch.Te
 
 
 def _content(
-    spec: TensorSpec, shape: tuple[int, ...], device: str, secret: int | None, position: int, fresh: int
+    spec: TensorSpec,
+    shape: tuple[int, ...],
+    device: str,
+    secret: int | None,
+    position: int,
+    fresh: int,
+    parts: torch.Tensor | None,
 ) -> torch.Tensor:
     if spec.data is not None:
         return _unrepeated(inline_tensor(spec.data), shape)
     init = spec.init or TensorInit()
     if init.kind in FIXED_KINDS:
         return _unrepeated(fixed_content(init, spec.shape, spec.dtype, device), shape)
-    if init.kind not in RANDOM_KINDS:
-        raise ValueError(f"unknown init kind {init.kind!r}; known are {', '.join(sorted(KINDS))}")
+    if init.kind not in RANDOM_KINDS.union(INDEX_KINDS):
+        raise ValueError(f"unknown init kind {init.kind!r}; known are {', '.join(sorted(KINDS.union(INDEX_KINDS)))}")
     seed = init.seed if fresh == 0 and init.seed is not None else derive_seed(secret, fresh, position)
+    if init.kind in INDEX_KINDS:
+        return index_content(init, (1, *shape), spec.dtype, seed, device, parts)[0]
     skewed = [(slice(None), seed)] if fresh % 2 == 1 else []
     return random_content(init, (1, *shape), spec.dtype, seed, device, skewed)[0]
 

@@ -68,6 +68,26 @@ def test_without_cases_the_contracts_own_scalars_give_sizes() -> None:
     assert request.kernel.io.launch.grid == ("cdiv(n, 256)", "N", 1)
 
 
+def test_bounds_of_what_is_drawn_are_expressions_too() -> None:
+    io = contract()
+    rows = {"kind": "offsets", "low": 1, "high": "2 * K", "total": "N * K"}
+    io["args"] += [
+        {"name": "rows", "type": "tensor", "tensor_spec": {"shape": ["N + 1"], "dtype": "int32", "init": rows}},
+        {"name": "at", "type": "tensor", "tensor_spec": {"shape": [4], "dtype": "int64", "init": {"high": "M"}}},
+    ]
+    io["args"][-1]["tensor_spec"]["init"]["kind"] = "randint"
+    request = evaluated([{"N": 8, "K": 64, "M": 5}, {"N": 7, "K": 3, "M": 2}], io)
+    inits = [
+        [arg.tensor_spec and arg.tensor_spec.init for arg in case.contracts[CANDIDATE].args[3:]]
+        for case in request.cases
+    ]
+    found = [(one.high, one.total, other.high) for one, other in inits if one is not None and other is not None]
+    assert found == [(128, 512, 5), (6, 21, 2)]
+    with pytest.raises(ValidationError) as caught:
+        evaluated([{"N": 8, "K": 64, "M": 0}], io)
+    assert "'init': {'high': ['must be above low" in str(caught.value.messages)
+
+
 @pytest.mark.parametrize(
     ("stride", "told"), [("M", "must be a whole number, not 'M'"), ("K // 0", "by zero"), ("K / 2", "must")]
 )

@@ -16,7 +16,7 @@ from backends.cuda.signature import Parameter
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
-from tests.backends.contracts import contract, scalar, tensor
+from tests.backends.contracts import constant, contract, scalar, tensor
 from tests.backends.loading import built, kernel, refusal
 
 IO = contract(tensor("x", 64), tensor("y", 64, role="output"), scalar("s", 2.5), scalar("n", 64))
@@ -43,6 +43,39 @@ def test_builds_and_is_not_run(tmp_path: Path) -> None:
     fault = fault_of(SCALE, tmp_path)
     assert fault.status is Status.UNSUPPORTED and fault.compiled and "no GPU" in fault.message
     assert "compiled for sm_90a, and not run" in fault.message
+
+
+FILTERED = """
+__constant__ float taps[2 * 4 + 1];
+static __constant__ int shift;
+namespace ns { __constant__ float inner[3]; }
+__global__ void filtered(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) for (int k = 0; k < 9; ++k) y[i] += taps[k] * x[(i + k + shift) % n] + ns::inner[k % 3];
+}
+"""
+
+
+def test_constants_are_no_parameters(tmp_path: Path) -> None:
+    args = constant("taps", 5), tensor("x", 64), constant("shift", dtype="int32"), tensor("y", 64, role="output")
+    facts = built_cuda(FILTERED, tmp_path, contract(*args, scalar("n", 64))).facts
+    assert facts["parameters"] == "(const float*, float*, int)"
+    assert not any("taps" in note for note in facts["notes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (constant("tap", 9), "no __constant__ variable 'tap' outside of namespaces; it has taps, shift"),
+        (constant("inner", 3), "no __constant__ variable 'inner' outside of namespaces"),
+        (constant("taps", 10), "'taps' has 40 bytes; the __constant__ variable has 36"),
+        (constant("shift", 1, dtype="int64"), "'shift' has 8 bytes; the __constant__ variable has 4"),
+    ],
+)
+def test_constants_fit_a_variable_of_the_source(tmp_path: Path, given: dict[str, Any], says: str) -> None:
+    io = contract(tensor("x", 64), tensor("y", 64, role="output"), scalar("n", 64), given)
+    fault = fault_of(FILTERED, tmp_path, io)
+    assert fault.status is Status.CONTRACT_MISMATCH and fault.compiled and says in fault.message
 
 
 def test_shared_memory_of_the_launch_counts_against_occupancy(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from backends.cuda.backend import CUBIN, PLAN
 from backends.cuda.launch import checked, function_of, load_module
 from domain.fault import KernelFault
 from domain.result import Status
-from tests.backends.contracts import contract, scalar, tensor, values
+from tests.backends.contracts import constant, contract, scalar, tensor, values
 from tests.backends.loading import built, kernel, loaded, refusal
 
 pytestmark = pytest.mark.gpu
@@ -87,6 +87,36 @@ def test_small_floats(tmp_path: Path, dtype: str, declared: str) -> None:
     io = contract(tensor("x", 64, dtype=dtype), tensor("y", 64, dtype=dtype, role="output"), scalar("s", 0.5), block=64)
     x, y, _ = run(source, tmp_path, io)
     assert torch.equal(y, x * 0.5)
+
+
+CONVOLUTION = """
+__constant__ float taps[9];
+static __constant__ float bias;
+__global__ void convolve(const float* x, float* y, int n, int width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] = bias;
+    for (int k = 0; k < width; ++k) if (i + k < n) y[i] += taps[k] * x[i + k];
+}
+"""
+
+
+def test_constants_are_filled_for_each_call(tmp_path: Path) -> None:
+    io = contract(
+        *(constant("taps", 5), tensor("x", 1000), tensor("y", 1000, role="output"), constant("bias")),
+        *(scalar("n", 1000), scalar("width", 5)),
+        grid="cdiv(n, 256)",
+    )
+    given = kernel(CONVOLUTION, "cuda", io)
+    executable = loaded(given, tmp_path, here())
+    calls = [values(given.io, "cuda") for _ in range(3)]
+    for args in calls:
+        executable.call(args)
+    torch.cuda.synchronize()
+    for taps, x, y, bias, *_ in calls:
+        padded = torch.nn.functional.pad(x, (0, 4))
+        expected = sum(taps[k] * padded[k : k + 1000] for k in range(5)) + bias
+        torch.testing.assert_close(y, expected, atol=1e-5, rtol=1e-5)
 
 
 SHARED = """

@@ -741,3 +741,73 @@ def test_a_kernel_whose_null_windows_are_known_ends_when_the_device_is_given_bac
     assert shot == ([] if known else [True])
     assert report.outcome.timing.baseline_from_cache is known
     assert any(alive) is known, "else it was closed while the device was held"
+
+
+QUANTIZED = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, x, scales):
+        blocks = x.view(torch.uint8)
+        halves = torch.stack([blocks & 15, blocks >> 4], -1).flatten(-2)
+        sizes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        values = sizes[(halves & 7).long()] * (1 - (halves >> 3).float() * 2)
+        values = values.view(8, 2, 32) * scales.to(torch.float32)[..., None]
+        CHANGE
+        return values.flatten(1), scales.view(torch.uint8).add(1).view(torch.float8_e8m0fnu), (
+            blocks.flip(-1).view(torch.float4_e2m1fn_x2))
+"""
+QUANTIZED_IO = {
+    "args": [
+        tensor("x", [8, 32], dtype="float4_e2m1fn_x2"),
+        tensor("scales", [8, 2], dtype="float8_e8m0fnu", kind="uniform", low=0.5, high=4),
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ("blocks = blocks ^ (((blocks & 7) == 0) * 8).to(torch.uint8)  # Another zero.", Status.PASSED),
+        ("blocks = blocks ^ ((blocks == 0x51) * 8).to(torch.uint8)", Status.WRONG_RESULT),
+        ("scales = (scales.view(torch.uint8) | 1).view(torch.float8_e8m0fnu)", Status.WRONG_RESULT),
+    ],
+)
+def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, change: str, status: Status) -> None:
+    reference, candidate = (
+        kernel(QUANTIZED.replace("CLASS", name).replace("CHANGE", change), io=QUANTIZED_IO)
+        for name, change in (("Model", ""), ("ModelNew", change))
+    )
+    report = judged(worker, candidate, reference, rtol=0.1)
+    assert report.outcome.status is status, report.outcome.message
+
+
+RAGGED = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, offsets, columns, values):
+        rows = torch.arange(len(offsets) - 1).repeat_interleave(offsets.diff().long())
+        out = torch.zeros(len(offsets) - 1, 64)
+        out.index_put_((rows, columns.long()), values ACCUMULATE)
+        return out, torch.segment_reduce(values, "sum", offsets=offsets.long(), initial=0)
+"""
+RAGGED_IO = {
+    "args": [
+        tensor("offsets", [33], dtype="int32", kind="offsets", high=40, total=400),
+        tensor("columns", [400], dtype="int32", kind="columns", of="offsets", high=64),
+        tensor("values", [400]),
+    ]
+}
+
+
+def test_index_sets_keep_their_rule_in_every_set_that_is_judged(worker: WorkerContext) -> None:
+    """Columns of a row differ, so writing and adding are the same: a set without the rule would tell them apart."""
+    reference, candidate = (
+        kernel(RAGGED.replace("CLASS", name).replace(" ACCUMULATE", how), io=RAGGED_IO)
+        for name, how in (("Model", ""), ("ModelNew", ", accumulate=True"))
+    )
+    report = judged(worker, candidate, reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    inputs = report.body("j")["kernel_exec_result"]["inputs"]
+    assert not inputs["inputs_not_random"] and inputs["fresh_sets"] > 5

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from domain.dtype import ITEM_BYTES
+from domain.dtype import CODES, ITEM_BYTES
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
 from domain.request import Request
@@ -148,7 +148,8 @@ def test_answers_that_are_views_of_the_input_outlive_its_arena(worker: Any) -> N
 
 @pytest.mark.parametrize("name", ITEM_BYTES)
 def test_every_element_type_is_drawn_and_answered(worker: Any, name: str) -> None:
-    whole = f"torch.randint(0, 2, (64, 64)).to(torch.{name})"
+    whole = "torch.randint(0, 2, (64, 64), dtype=torch.uint8)"
+    whole += f".view(torch.{name})" if name in CODES else f".to(torch.{name})"
     source = "class Model(nn.Module):\n    def forward(self, x, y):\n        return x.clone(), y.clone()\n" + (
         f"def get_inputs():\n    return [{whole}, {whole}.t()]\n"
     )
@@ -240,6 +241,24 @@ torch::Tensor run(torch::Tensor x, torch::Tensor y) {
 def solve(host: str) -> dict[str, Any]:
     """A whole file whose host function launches."""
     return kernel(CUDA + host, "cuda", io={"args": IO["args"]}, metadata={"entry_point": "solve"})
+
+
+CONSTANT = CUDA.replace("int n, float scale", "int n").replace("__global__", "__constant__ float scale;\n__global__")
+"""The scale is drawn, and read from `__constant__` memory."""
+CONSTANT_IO = {
+    "args": [*IO["args"][:4], tensor("scale", [], kind="randn") | {"is_constant": True}],
+    "launch": IO["launch"],
+}
+
+
+@pytest.mark.parametrize(("bug", "status"), [("", Status.PASSED), (" - 1", Status.WRONG_RESULT)])
+def test_constants_are_fresh_inputs_of_every_timed_call(worker: Any, bug: str, status: Status) -> None:
+    reference = "class Model(nn.Module):\n    def forward(self, x, y, scale):\n        return x + scale * y"
+    given = kernel(CONSTANT.replace(" BUG", bug), "cuda", io=CONSTANT_IO)
+    args = [each for each in CONSTANT_IO["args"] if each["name"] in ("x", "y", "scale")]
+    report = judged(worker, given, kernel(reference, io={"args": args}))
+    assert report.outcome.status is status, report.outcome
+    assert bug or (report.outcome.timing is not None and report.outcome.timing.method == "gated_window")
 
 
 TYPES = {

@@ -107,9 +107,9 @@ def test_as_many_sets_are_drawn_together_as_all_of_their_tensors_have_room(
     asked: list[int] = []
 
     class Asked(TensorSource):
-        def __init__(self, *spec: Any, group: int, blank: bool) -> None:
+        def __init__(self, *spec: Any, group: int, **more: Any) -> None:
             asked.append(group)
-            super().__init__(*spec, group=group, blank=True)  # Nothing has to be drawn.
+            super().__init__(*spec, group=group, **more | {"blank": True})  # Nothing has to be drawn.
 
     monkeypatch.setattr("validation.inputs.contract_inputs.TensorSource", Asked)
     ContractInputs(contract(*(tensor(name, elements) for name in "xyz")), "cpu", 1).draw(1)

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.contract import TensorData, TensorInit, TensorSpec
-from domain.dtype import COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
+from domain.dtype import CODES, COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
 from validation.compare.bitwise import identical
 from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill, random_content
 from validation.inputs.tensor_spec import KINDS, allocate, is_random, make_tensor
 
-NAMES = sorted(ITEM_BYTES)
+NAMES = sorted(set(ITEM_BYTES) - CODES)
 NATIVE = ["float64", "float32", "float16", "bfloat16"]
 
 
@@ -63,6 +63,56 @@ def test_every_kind_of_every_dtype_is_made_and_made_again(kind: str, name: str, 
         assert identical(tensor, make(spec(name, *shape, kind=kind), fresh=fresh))
         if kind != "empty":
             assert not tensor.to(torch.complex128).isnan().any()
+
+
+@pytest.mark.parametrize("strides", [None, (8, 1), (8, 2), (0, 1)])
+def test_scales_are_powers_of_two_about_one(strides: tuple[int, ...] | None) -> None:
+    drawn = make(TensorSpec((3, 400 if strides is None else 4), "float8_e8m0fnu", strides), fresh=1)
+    assert drawn.dtype is torch.float8_e8m0fnu and not identical(drawn, make(TensorSpec(drawn.shape, "float8_e8m0fnu")))
+    exponents = drawn.double().log2()
+    assert (exponents == exponents.round()).all() and exponents.abs().max() <= 3
+    if strides is None:
+        assert set(exponents.unique().tolist()) == set(range(-3, 4))
+        bounded = make(spec("float8_e8m0fnu", 400, kind="uniform", low=2.0, high=8.0), fresh=2)
+        assert set(bounded.double().unique().tolist()) == {2.0, 4.0, 8.0}
+
+
+def test_packed_numbers_take_all_bytes() -> None:
+    drawn = make(spec("float4_e2m1fn_x2", 64, 256), fresh=1)
+    assert drawn.dtype is torch.float4_e2m1fn_x2 and len(drawn.view(torch.uint8).unique()) == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "init", "byte"),
+    [
+        ("float8_e8m0fnu", TensorInit("ones"), 127),
+        ("float8_e8m0fnu", TensorInit("full", fill_value=0.25), 125),
+        ("float8_e8m0fnu", TensorInit("full", fill_value=2.0**-127), 0),
+        ("float8_e8m0fnu", TensorInit("full", fill_value=2.0**127), 254),
+        ("float4_e2m1fn_x2", TensorInit("zeros"), 0),
+        ("float4_e2m1fn_x2", TensorInit("ones"), 0x22),
+        ("float4_e2m1fn_x2", TensorInit("full", fill_value=-6), 0xFF),
+        ("float4_e2m1fn_x2", TensorInit("empty"), 0xA5),
+    ],
+)
+def test_fixed_codes(name: str, init: TensorInit, byte: int) -> None:
+    assert make(TensorSpec((2, 3), name, init=init)).view(torch.uint8).eq(byte).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "init"),
+    [
+        ("float8_e8m0fnu", TensorInit("zeros")),
+        ("float8_e8m0fnu", TensorInit("full", fill_value=3.0)),
+        ("float8_e8m0fnu", TensorInit("uniform", low=0.0)),
+        ("float8_e8m0fnu", TensorInit("randint")),
+        ("float4_e2m1fn_x2", TensorInit("full", fill_value=5)),
+        ("float4_e2m1fn_x2", TensorInit("arange")),
+    ],
+)
+def test_values_that_codes_lack_are_refused(name: str, init: TensorInit) -> None:
+    with pytest.raises(ValueError, match=f"{name} has no"):
+        make(TensorSpec((4,), name, init=init))
 
 
 @pytest.mark.parametrize("name", NATIVE)
