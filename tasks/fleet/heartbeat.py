@@ -16,7 +16,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 from redis import Redis
 from redis.exceptions import RedisError
 
-from backends.languages import registry
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.quarantine import FAULTS, QUARANTINED
 from tasks.fleet.worker_readings import Reading, key
@@ -40,7 +39,7 @@ SETUPS = "workers:setup"
 ALL_MODELS = "gpus"
 """The set of all device models that a worker ever had."""
 
-PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings", *registry.PACKAGES)
+PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
 log = logging.getLogger(__name__)
 
@@ -186,8 +185,10 @@ class Heartbeat:
 
 
 def _versions(device: Device) -> dict[str, str]:
+    from backends.languages import registry  # The API reads heartbeats too, and its image has no backends.
+
     versions = {"driver": device.driver} if device.driver else {}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *registry.PACKAGES):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
