@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from api.pages.several_jobs import suite
 from api.pages.several_jobs.source_diff import MAX_LINES, source_diff
 from domain.access import Scope
 from domain.kernel import Kernel, KernelType
@@ -223,6 +224,16 @@ def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) 
     completed(results.wrong(), "gelu:triton")
     page = shown(client, "/suite")
     assert "0 of 1 problem correct No speed-up was measured." in page.text and page.those("polyline") == []
+
+
+def test_a_suite_says_that_names_were_left_out(
+    client: FlaskClient, completed: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "MAX_NAMES", 2)
+    for name in ("a", "b", "gelu:triton"):
+        completed(results.passed(2.0), name)
+    assert "No suite yet" in shown(client, "/suite").text and "Of the first 2 names" in shown(client, "/suite").text
+    assert "Of the first" not in shown(client, "/suite?name=gelu").text
 
 
 def test_with_keys_one_sees_ones_own_attempts(redis: Redis, tmp_path: Path) -> None:
