@@ -153,6 +153,13 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     assert name in report.text and {"href": "/kernel?name=team/softmax%20%3Crows%3E"} in report.those("a")
 
 
+def test_a_source_on_a_page_keeps_the_line_break_that_it_begins_with(client: FlaskClient, completed: Jobs) -> None:
+    job_id = completed(results.passed(), source="\nx = 1\n")
+    text = client.get(f"/job/{job_id}/report", headers=HTML).text
+    # A browser drops the line break right after the tag.
+    assert 'aria-label="Source of the kernel">\n\nx = 1\n</pre>' in text
+
+
 def test_a_report_shows_the_source_that_was_kept(client: FlaskClient, completed: Jobs) -> None:
     source = f"# {EVIL}\nreturn 'a/b?'\n"
     page = shown(client, f"/job/{completed(results.passed(), source=source)}/report")
@@ -241,5 +248,7 @@ def test_with_keys_one_sees_ones_own_attempts(redis: Redis, tmp_path: Path) -> N
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
         accepted = alice("POST", "/evaluate", json={"kernel": kernel(RELU, "torch"), "name": "mine"})
         job_id = accepted.get_json()["job_id"]
+        command = "curl -H \"Authorization: Bearer $KERNEL_EVAL_API_KEY\" 'http://localhost/job/x;reboot;$(id)/report'"
+        assert command in Page(app.test_client().get("/job/x;reboot;$(id)/report", headers=HTML).text).text
         for path in ("/kernel?name=mine", f"/side-by-side?first={job_id}&second={job_id}"):
             assert (alice("GET", path).status_code, bob("GET", path).status_code) == (200, 404)
