@@ -132,8 +132,8 @@ _OF_RUNTIME: _Causes = (
     ),
     (
         r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
-        "Take the parameters of the reference (get_init_inputs() and get_inputs() go to both), and return the output; "
-        "give a kernel those that it is launched with.",
+        "Check the arguments of the call that the message names; ModelNew gets get_init_inputs() and get_inputs() as "
+        "the reference does, and returns the output.",
     ),
     (
         r"same device|cannot be accessed from Triton|is on (?:cpu|cuda)",
