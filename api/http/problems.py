@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -204,9 +205,8 @@ def respond(error: HTTPError) -> Response:
         }
     if prefers_page():
         texts: dict[str, Any] = {name: str(body[name]) for name in ("title", "detail", "next")}
-        response = page(
-            "problem.html", error.status_code, **texts, error_status=error.status_code, url=request.base_url
-        )
+        url = shlex.quote(request.base_url)  # A stranger's link may have `;` and `$(…)` in its path.
+        response = page("problem.html", error.status_code, **texts, error_status=error.status_code, url=url)
         content_type = response.content_type
     else:
         response = current_app.response_class(current_app.json.dumps(body) + "\n", error.status_code)

@@ -103,21 +103,25 @@ HAS_GPU = "Send it to a worker with a GPU: `GET /health` lists the workers."
 OUTPUT_ROLE = 'Give the argument that the kernel writes `"role": "output"`.'
 RETURNABLE = "Return tensors or numbers, alone or in tuples, lists and dicts, as the reference does."
 
+MAX_CAUSE = 8192
+"""Characters of an error that are searched for its cause: its message. A log after it may have a mebibyte."""
+
 _Causes = tuple[tuple[str, str], ...]
 _OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
 CONSTEXPR = "Declare that parameter of the kernel as `name: tl.constexpr`."
 FENCE = "Send only the code between the two lines of ```."
+# In the first line alone: a failed build's traceback has a CalledProcessError of ninja's.
 _ANYWHERE: _Causes = (
     (
-        r"PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror|EOFError"
-        r"|FileNotFoundError|CalledProcessError",
+        r"^.*(?:PermissionError|Operation not permitted|Permission denied|Network is unreachable|URLError|gaierror"
+        r"|EOFError|FileNotFoundError|CalledProcessError)",
         SANDBOX,
     ),
     (
-        r"No module named 'task'",
+        r"^.*No module named 'task'",
         "Leave out the import from `task`, or send GPU MODE's whole folder by `kernel-eval suite FOLDER`.",
     ),
-    (r"ModuleNotFoundError", LACKING_MODULE),
+    (r"^.*ModuleNotFoundError", LACKING_MODULE),
 )
 _OF_RUNTIME: _Causes = (
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
@@ -128,8 +132,8 @@ _OF_RUNTIME: _Causes = (
     ),
     (
         r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
-        "Take the parameters of the reference (get_init_inputs() and get_inputs() go to both), and return the output; "
-        "give a kernel those that it is launched with.",
+        "Check the arguments of the call that the message names; ModelNew gets get_init_inputs() and get_inputs() as "
+        "the reference does, and returns the output.",
     ),
     (
         r"same device|cannot be accessed from Triton|is on (?:cpu|cuda)",
@@ -140,7 +144,7 @@ _OF_COMPILING: _Causes = (
     (r"is Markdown's", FENCE),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (
-        r"Entry point .* not found|Kernel .* not found|nothing callable",
+        r"(?:Entry point|Kernel) '[^'\n]*' not found|nothing callable",
         "Define `class ModelNew` or `kernel_fn`, or name what the source has in metadata (class_name, function_name).",
     ),
     (
@@ -241,7 +245,8 @@ def _by_cause(status: Status, error: str) -> str | None:
         Status.UNSUPPORTED: _OF_UNSUPPORTED,
         Status.WRONG_RESULT: _OF_COMPARISON,
     }.get(status, ())
-    return next((advice for pattern, advice in causes if re.search(pattern, error)), None)
+    message = error[:MAX_CAUSE]
+    return next((advice for pattern, advice in causes if re.search(pattern, message)), None)
 
 
 def of_job(view: JobView) -> str:

@@ -43,17 +43,21 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 def _combined(operator: str, *operands: Callable[[], Any]) -> Any:
     result = operands[0]()
     for operand in operands[1:]:
-        if _is_block(result):
-            result = getattr(result, f"logical_{operator}")(operand())
-        elif bool(result) is (operator == "or"):
+        if not _is_block(result) and bool(result) is (operator == "or"):
             return result
-        else:
-            result = operand()
+        value = operand()
+        if not _is_block(result):
+            result = value
+        elif isinstance(value, tl.tensor):
+            result = getattr(result, f"logical_{operator}")(value)
+        elif bool(value) is (operator == "or"):  # A constexpr beside a block decides all elements or none.
+            return value
     return result
 
 
 def _negated(value: Any) -> Any:
-    return value.__not__() if _is_block(value) else not value
+    is_bits = isinstance(value, tl.tensor) and (_is_block(value) or value.type.is_int1())
+    return value.__not__() if is_bits else not value
 
 
 def _is_block(value: Any) -> bool:

@@ -185,7 +185,7 @@ class Heartbeat:
 
 
 def _versions(device: Device) -> dict[str, str]:
-    from backends.languages import registry  # The API reads heartbeats, and its image has no backends.
+    from backends.languages import registry  # The API reads heartbeats too, and its image has no backends.
 
     versions = {"driver": device.driver} if device.driver else {}
     for package in (*PACKAGES, *registry.PACKAGES):

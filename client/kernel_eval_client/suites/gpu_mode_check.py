@@ -9,7 +9,8 @@ import math
 from kernel_eval_client.suites.problem import NotConvertible
 
 _EXACT = {"verbose_allequal", "equal"}
-_CLOSE = {"make_match_reference", "match_reference", "verbose_allclose", "allclose"}
+_CLOSE = {"make_match_reference": 1, "match_reference": 3, "verbose_allclose": 2, "allclose": 2}
+"""The comparisons, and how many arguments stand before `rtol` and `atol`."""
 _HARMLESS = frozenset(
     (
         *("ref_kernel", "len", "isinstance", "type", "zip", "range", "enumerate"),
@@ -60,16 +61,23 @@ def _defines(node: ast.stmt, name: str) -> bool:
 
 
 def _literals(call: ast.Call) -> dict[str, float]:
-    """The tolerances that the call names; NaN for one that is no literal."""
-    tolerances = {}
+    """The tolerances that the call has, by name or by place; NaN for one that is no literal."""
+    function = call.func
+    name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+    by_place = zip(("rtol", "atol"), call.args[_CLOSE[name] :], strict=False)
+    tolerances = {place: _number(value) for place, value in by_place}
     for keyword in call.keywords:
         if keyword.arg not in _TOLERANCES:
             raise NotConvertible(
                 f"its check has {keyword.arg}, which the service's comparison element by element does not have"
             )
         if keyword.arg in ("rtol", "atol"):
-            try:
-                tolerances[keyword.arg] = float(json.loads(ast.unparse(keyword.value)))
-            except (ValueError, TypeError):
-                tolerances[keyword.arg] = math.nan
+            tolerances[keyword.arg] = _number(keyword.value)
     return tolerances
+
+
+def _number(value: ast.expr) -> float:
+    try:
+        return float(json.loads(ast.unparse(value)))
+    except (ValueError, TypeError):
+        return math.nan

@@ -99,7 +99,7 @@ local function created()
     if get('fingerprint') ~= arg.fingerprint then return {'other'} end
     return {'known', get('submitted_at')}
   end
-  local refused = refusal(#request + record_bytes)
+  local refused = refusal(#request + record_bytes(arg.name or ''))
   if refused then return {refused} end
   local at = stamp()
   record(at)

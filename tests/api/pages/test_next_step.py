@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -36,6 +37,8 @@ def where(counts: list[list[int]]) -> dict[str, Any]:
     return {"output": 0, "rows": rows, "columns": columns, "block": [2, 2], "counts": counts, "mismatch_count": total}
 
 
+NOT_BUILT = "importing the source: Error building extension 'lean': main.cpp:13:32: error"
+OF_NINJA = "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1."
 FAR = {"output": 0, "candidate_error": 1.0, "candidate_max_error": 5.4}
 OVERFLOWN = {"output": 0, "index": [0], "expected": 0.5, "actual": "nan"}
 DIAGONAL = where([[1, 0], [0, 1]])
@@ -99,6 +102,10 @@ def test_it_is_imperative(sentence: str) -> None:
         (outcome("runtime_error", 'ValueError("arange\'s range must be a power of 2")'), "Make the block a power"),
         (outcome("runtime_error", "EOFError: EOF when reading a line"), next_step.SANDBOX),
         (outcome("compile_error", "CalledProcessError: Command '['pip'", compiled=False), next_step.SANDBOX),
+        (
+            outcome("compile_error", f"{NOT_BUILT}: 'x' was not declared\n{OF_NINJA}", compiled=False),
+            "Correct the lines",
+        ),
         (outcome("compile_error", "No module named 'task'", compiled=False), "Leave out the import from `task`"),
         (outcome("compile_error", "it holds host code (line 3)", compiled=False), "Send a `__global__` function"),
         (outcome("compile_error", "SyntaxError: invalid syntax (kernel.py, line 1)"), "Correct the first line, or"),
@@ -106,6 +113,15 @@ def test_it_is_imperative(sentence: str) -> None:
 )
 def test_it_goes_by_the_cause(found: dict[str, Any], step: str) -> None:
     assert next_step.of_result(found, 7).startswith(step)
+
+
+@pytest.mark.parametrize("verdict", ["compile_error", "runtime_error", "wrong_result", "unsupported"])
+@pytest.mark.parametrize("unit", ["Kernel ", "Kernel '", "Entry point ", "takes 1", "missing 1", "holds an object of"])
+def test_a_long_log_takes_no_time(verdict: str, unit: str) -> None:
+    found = outcome(verdict, f"SyntaxError: {unit * 100_000}", compiled=False)
+    before = time.process_time()
+    assert next_step.of_result(found) == next_step.OF_VERDICT[Status(verdict)]
+    assert time.process_time() - before < 1.0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
+from api.pages.several_jobs import suite
 from api.pages.several_jobs.source_diff import MAX_LINES, source_diff
 from domain.access import Scope
 from domain.kernel import Kernel, KernelType
@@ -152,6 +153,13 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     assert name in report.text and {"href": "/kernel?name=team/softmax%20%3Crows%3E"} in report.those("a")
 
 
+def test_a_source_on_a_page_keeps_the_line_break_that_it_begins_with(client: FlaskClient, completed: Jobs) -> None:
+    job_id = completed(results.passed(), source="\nx = 1\n")
+    text = client.get(f"/job/{job_id}/report", headers=HTML).text
+    # A browser drops the line break right after the tag.
+    assert 'aria-label="Source of the kernel">\n\nx = 1\n</pre>' in text
+
+
 def test_a_report_shows_the_source_that_was_kept(client: FlaskClient, completed: Jobs) -> None:
     source = f"# {EVIL}\nreturn 'a/b?'\n"
     page = shown(client, f"/job/{completed(results.passed(), source=source)}/report")
@@ -225,10 +233,22 @@ def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) 
     assert "0 of 1 problem correct No speed-up was measured." in page.text and page.those("polyline") == []
 
 
+def test_a_suite_says_that_names_were_left_out(
+    client: FlaskClient, completed: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "MAX_NAMES", 2)
+    for name in ("a", "b", "gelu:triton"):
+        completed(results.passed(2.0), name)
+    assert "No suite yet" in shown(client, "/suite").text and "Of the first 2 names" in shown(client, "/suite").text
+    assert "Of the first" not in shown(client, "/suite?name=gelu").text
+
+
 def test_with_keys_one_sees_ones_own_attempts(redis: Redis, tmp_path: Path) -> None:
     with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json")) as app:
         alice, bob = (holder(app, name, Scope.SUBMIT, Scope.READ) for name in ("alice", "bob"))
         accepted = alice("POST", "/evaluate", json={"kernel": kernel(RELU, "torch"), "name": "mine"})
         job_id = accepted.get_json()["job_id"]
+        command = "curl -H \"Authorization: Bearer $KERNEL_EVAL_API_KEY\" 'http://localhost/job/x;reboot;$(id)/report'"
+        assert command in Page(app.test_client().get("/job/x;reboot;$(id)/report", headers=HTML).text).text
         for path in ("/kernel?name=mine", f"/side-by-side?first={job_id}&second={job_id}"):
             assert (alice("GET", path).status_code, bob("GET", path).status_code) == (200, 404)

@@ -134,7 +134,11 @@ def test_bfloat16_is_computed_with(expression: str, expected: Any, answer: Answe
         ("tl.where(x > 0 and y > 0 and x > y, x, y)", lambda x, y: torch.where((x > 0) & (y > 0) & (x > y), x, y)),
         ("tl.where(not (x > 0 or y > 0), x, y)", lambda x, y: torch.where((x > 0) | (y > 0), y, x)),
         ("tl.where(flag and x > y, x, y)", torch.maximum),
+        ("tl.where(x > y and SIZE, x, y)", torch.maximum),
+        ("tl.where(x > y or None, x, y)", torch.maximum),
+        ("tl.where(x > y and (SIZE < 0), x, y)", lambda x, y: y),
         ("x if not flag and SIZE > 0 else y", lambda x, y: y),
+        ("x * (not flag).to(tl.float32) + y", lambda x, y: y),
     ],
 )
 def test_boolean_operators_apply_to_the_elements_of_blocks(expression: str, expected: Any, answer: Answer) -> None:

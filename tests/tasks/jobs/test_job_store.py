@@ -595,3 +595,17 @@ def test_one_keys_jobs_leave_room_for_others(records: JobStore, redis: Redis) ->
 def redis_request() -> str:
     """EVALUATE as it is stored."""
     return json.dumps(EVALUATE.to_wire(), separators=(",", ":"))
+
+
+def test_a_name_is_counted_and_leaves_with_its_last_job_however_that_ends(records: JobStore, redis: Redis) -> None:
+    named, alice, limits = replace(EVALUATE, name="n" * 200), key("alice", 9), Limits(queue=2)
+    assert records.create("a", named, key=alice) and records.create("b", named, key=alice, batch_id="all")
+    assert records.stored_bytes() > 2 * (len(redis_request()) + 2048 + 4 * 200), "two indexes, for the key and for all"
+    assert records.create("c", replace(named, name="refused"), key=alice, limits=limits) is Refusal.QUEUE_IS_FULL
+    assert records.create("a", named, key=alice), "sent again"
+    assert redis.zrange("jobs:names:alice", 0, -1) == redis.zrange("jobs:names:", 0, -1) == [b"n" * 200]
+    assert records.complete("a", run_to(records, "a"), body("a"))
+    assert records.cancel("b")
+    assert len(records.newest_named("", alice.key_id, 9)) == 1 and records.newest_named("", "bob", 9) == []
+    assert records.cleanup(records.now() + 1) == 2
+    assert redis.keys("jobs:name*") == [] and records.stored_bytes() == 0

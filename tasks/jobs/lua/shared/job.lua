@@ -30,8 +30,9 @@ local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by o
 -- Those that see a job in lists: all without an API key, and its own key.
 local function viewers(key) return (key or '') == '' and {''} or {'', key} end
 
--- Bytes of requests and results, plus 2 KiB for the rest of each record (docs/measurements.md, "Memory").
-local record_bytes = 2048
+-- Bytes of requests and results, plus 2 KiB for the rest of each record (docs/measurements.md, "Memory"), and its name in
+-- two indexes of two viewers.
+local function record_bytes(name) return 2048 + 4 * #name end
 local function stored_bytes() return tonumber(redis.call('GET', 'jobs:bytes:kept') or '0') end
 local function bytes_of_key(key) return tonumber(redis.call('HGET', 'jobs:bytes:of_key', key) or '0') end
 
@@ -45,7 +46,7 @@ local function set_bytes(bytes)
   end
 end
 
-local function set_size(size) set_bytes(size + record_bytes) end
+local function set_size(size) set_bytes(size + record_bytes(get('name'))) end
 
 -- Stores artifacts, given as alternating names and contents; returns their size.
 local function store_artifacts(texts)
