@@ -125,6 +125,21 @@ def test_a_gpu_mode_task_becomes_a_problem_with_its_tests_and_benchmarks_as_case
     assert first[1] == "import torch"  # The prelude took the place of a comment, so that lines keep their numbers.
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_implementation = make_match_reference(ref_kernel, 1e-3, 1e-4)",
+        "def check_implementation(data, output):\n    return torch.allclose(ref_kernel(data), output, 1e-3, atol=1e-4)",
+    ],
+)
+def test_tolerances_of_a_gpu_mode_task_may_have_no_names(tmp_path: Path, check: str) -> None:
+    folder = gpu_mode_task(tmp_path)
+    named = "check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-4)"
+    (folder / "add" / "reference.py").write_text(REFERENCE.replace(named, check))
+    (problem,) = read(folder)
+    assert {**problem.options, "cases": None} == {"atol": 1e-4, "rtol": 1e-3, "cases": None}
+
+
 def test_computed_tolerances_of_a_gpu_mode_task_are_the_services_own(tmp_path: Path) -> None:
     folder = gpu_mode_task(tmp_path)
     computed = REFERENCE.replace("rtol=1e-3, atol=1e-4", "rtol=1e-5 * SCALE, atol=1e-4")
