@@ -782,6 +782,35 @@ def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, c
     assert report.outcome.status is status, report.outcome.message
 
 
+SCALES = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, scales):
+        return VALUE.view(torch.DTYPE)
+"""
+SCALES_IO = {"args": [QUANTIZED_IO["args"][1]]}
+
+
+def scales(name: str, dtype: str, value: str = "scales.view(torch.uint8).add(1)") -> dict[str, Any]:
+    return kernel(SCALES.replace("CLASS", name).replace("DTYPE", dtype).replace("VALUE", value), io=SCALES_IO)
+
+
+@pytest.mark.parametrize("dtypes", [("float8_e8m0fnu", "uint8"), ("uint8", "float8_e8m0fnu")])
+def test_the_bytes_of_scales_are_no_scales(worker: WorkerContext, dtypes: tuple[str, str]) -> None:
+    report = judged(worker, scales("ModelNew", dtypes[1]), scales("Model", dtypes[0]))
+    assert report.outcome.status is Status.WRONG_RESULT
+    expected, got = (f"torch.{dtype}" for dtype in dtypes)
+    assert f"Output 0 has the wrong dtype: expected dtype {expected}, got {got}" in (report.outcome.message or "")
+
+
+def test_fixed_scales_are_told(worker: WorkerContext) -> None:
+    made = "torch.full((8, 2), 127, dtype=torch.uint8)"
+    report = judged(worker, *(scales(name, "float8_e8m0fnu", made) for name in ("ModelNew", "Model")))
+    assert report.outcome.comparison is not None and report.outcome.status is Status.PASSED
+    assert FlagCode.FIXED_OUTPUTS_PASS in {flag.code for flag in report.outcome.comparison.weak_reference}
+
+
 RAGGED = """
 import torch
 import torch.nn as nn
