@@ -804,6 +804,18 @@ def test_the_bytes_of_scales_are_no_scales(worker: WorkerContext, dtypes: tuple[
     assert f"Output 0 has the wrong dtype: expected dtype {expected}, got {got}" in (report.outcome.message or "")
 
 
+@pytest.mark.parametrize("dtype", ["float8_e8m0fnu", "float4_e2m1fn_x2"])
+@pytest.mark.parametrize("value", ["scales", "scales.t()"])
+def test_a_view_of_quantized_inputs_is_right(worker: WorkerContext, dtype: str, value: str) -> None:
+    io = {"args": [tensor("scales", [8, 32], dtype=dtype)]}
+    candidate, reference = (
+        scales(name, dtype, value) | {"io": io}
+        for name, value in (("ModelNew", value), ("Model", f"{value}.contiguous()"))
+    )
+    report = judged(worker, candidate, reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
 def test_fixed_scales_are_told(worker: WorkerContext) -> None:
     made = "torch.full((8, 2), 127, dtype=torch.uint8)"
     report = judged(worker, *(scales(name, "float8_e8m0fnu", made) for name in ("ModelNew", "Model")))
