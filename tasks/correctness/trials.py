@@ -155,7 +155,7 @@ class Trials:
         with owner.attribute_faults():
             check_written(owner, outputs)
         if len(self.kernel_runs) > 1:
-            inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
+            inputs = list(map(comparable, leaves(slots[owner.role].arguments(0), torch.Tensor)))
             if owner.returned and not owner.returned[0].is_meta:
                 others.append(list(map(comparable, owner.returned)))
             self.weak_reference_findings = weak_reference(outputs, inputs, self.tolerance, others)

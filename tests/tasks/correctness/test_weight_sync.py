@@ -344,6 +344,13 @@ def test_weights_that_a_constructor_changes_under_the_references_names_stay(
     assert outcome.status is Status.WRONG_RESULT and outcome.inputs["weights"] == COPIED
 
 
+def test_that_the_weights_of_a_constructor_were_not_tried_is_told(worker: WorkerContext) -> None:
+    own = f"{NORM}\n        with torch.no_grad(): self.n.weight.mul_(2)"
+    weights, (finding,) = passing(worker, NORM, "self.n(x)", "self.n(x) / 2", own)
+    assert weights == OWN and finding.code is FlagCode.WEIGHTS_UNTESTED
+    assert "as the candidate is wrong with copies of them" in finding.message
+
+
 @pytest.mark.parametrize("failure", ["1 / 0", "os._exit(3)"])
 @pytest.mark.parametrize("place", ["constructor", "forward"])
 def test_a_wrong_candidate_that_fails_when_made_again_stays_wrong(
