@@ -18,6 +18,9 @@ Dimension = int | str
 INDEX_KINDS = ("lengths", "offsets", "segments", "columns", "distinct")
 """The `init.kind`s of whole numbers that belong together; `of` names the argument with the lengths or offsets."""
 
+FOLLOWING_KINDS = INDEX_KINDS[:-1]
+"""The kinds that read `of`; others ignore it."""
+
 NONE = "none"
 """The type of an argument that is None in Python and a null pointer in CUDA."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -14,17 +15,20 @@ PARTS = ("lengths", "offsets")
 """The kinds that others may follow."""
 MAX_SPREAD = 1 << 62
 """Maximum product of a bound, a count and a sum: what drawing multiplies."""
+MAX_NUMBERS = 1 << 27
+"""Maximum index numbers of one tensor: drawing takes up to 90 bytes for each, whatever their dtype (12 GB)."""
 
 
 def check_index_kinds(arguments: list[dict[str, Any]]) -> None:
     """Raises ValidationError, with the path of the member at fault, for index numbers that cannot be drawn."""
+    by_name: dict[str, _Rule | None] = {}
     rules = []
     for place, argument in enumerate(arguments):
-        spec = argument.get("tensor_spec") or {}
+        spec, rule = argument.get("tensor_spec") or {}, None
         if (spec.get("init") or {}).get("kind") in INDEX_KINDS and not spec.get("data"):
-            rules.append((argument["name"], _Rule(place, spec)))
-    by_name = dict(reversed(rules))
-    for _, rule in rules:
+            rules.append(rule := _Rule(place, spec))
+        by_name.setdefault(argument["name"], rule)  # The first of several is the one that is drawn.
+    for rule in rules:
         rule.check(by_name)
 
 
@@ -51,7 +55,7 @@ class _Rule:
         high = self._init.get("high")
         return int(high) if high is not None else 100 if self.total is None else self.total
 
-    def check(self, rules: Mapping[str, _Rule]) -> None:
+    def check(self, rules: Mapping[str, _Rule | None]) -> None:
         """Raises ValidationError for numbers that cannot be drawn."""
         dtype = self._spec.get("dtype") or "float32"
         if dtype not in INTEGERS:
@@ -60,6 +64,8 @@ class _Rule:
             self._refuse(f"{self.kind} are contiguous", "strides")
         if (self.kind != "distinct" and len(self.shape) != 1) or not self.shape:
             self._refuse(f"{self.kind} have {'dimensions' if self.kind == 'distinct' else 'one dimension'}", "shape")
+        if math.prod(self.shape) > MAX_NUMBERS:
+            self._refuse(f"is too large: {self.kind} are {MAX_NUMBERS} at most", "shape")
         for name in ("low", "high"):
             bound = self._init.get(name)
             if bound is not None and (bound < 0 or bound != int(bound)):
@@ -78,6 +84,8 @@ class _Rule:
         high = int(self._init["high"]) if self._init.get("high") is not None else self.shape[-1]
         if high < self.shape[-1]:
             self._refuse(f"has {high} numbers below it; a row takes {self.shape[-1]} different ones", "init", "high")
+        if high >= MAX_SPREAD:
+            self._refuse(f"must be below {MAX_SPREAD}", "init", "high")
         return high - 1
 
     def _check_drawn(self) -> int:
@@ -91,11 +99,11 @@ class _Rule:
             sums = f"{count} lengths from {low} to {high} have sums from {count * low} to {count * high}"
             self._refuse(f"cannot be {total}: {sums}", "init", "total")
         most = count * high if total is None else total
-        if most * count * high >= MAX_SPREAD:
+        if max(most, 1) * max(count, 1) * high >= MAX_SPREAD:
             self._refuse("is too large for so many parts: give fewer, or a lower `high`", "shape")
         return high if self.kind == "lengths" else most
 
-    def _check_following(self, rules: Mapping[str, _Rule]) -> int:
+    def _check_following(self, rules: Mapping[str, _Rule | None]) -> int:
         """Checks that the numbers fit the argument that they follow; returns the greatest one."""
         source = rules.get(self.of or "")
         wanted = tuple(kind for kind in PARTS if kind != self.kind)

@@ -94,7 +94,10 @@ class CudaExecutable(Executable):
             ) from error
         # Part of the call, as the copy of a host function is: each call has values of its own.
         for address, size, position in self._constants:
-            checked(driver.cuMemcpyDtoDAsync(address, args[position].data_ptr(), size, self._stream_of(self._device)))
+            stream = self._stream_of(self._device)
+            (status,) = driver.cuMemcpyDtoDAsync(address, args[position].data_ptr(), size, stream)
+            if status:  # The error of an earlier launch.
+                raise _launch_fault(status, self.entry, self.geometry)
         (status,) = self._launch()
         if status:
             raise _launch_fault(status, self.entry, self.geometry)
@@ -113,7 +116,8 @@ class CudaExecutable(Executable):
 
     def _follow(self, io: IOContract) -> None:
         self._io = io
-        variables = {argument.name: _variable(self._module, argument.name) for argument in io.constants}
+        found = {argument.name: _variable(self._module, argument.name) for argument in io.constants}
+        variables = {name: variable for name, variable in found.items() if variable is not None}
         check_constants(io.constants, {name: size for name, (_, size) in variables.items()})
         passed = [i for i, argument in enumerate(io.args) if not argument.is_constant]
         self._word_of = {position: word for word, position in enumerate(passed)}
@@ -186,11 +190,11 @@ def function_of(module: Any, symbol: str) -> Any:
     return checked(driver.cuModuleGetFunction(module, symbol.encode()))
 
 
-def _variable(module: Any, name: str) -> tuple[Any, int]:
-    """Address and size in bytes of a global variable in the machine code."""
+def _variable(module: Any, name: str) -> tuple[Any, int] | None:
+    """Address and size in bytes of a global variable in the machine code; None without it, as asm may declare it in the
+    PTX alone."""
     status, address, size = driver.cuModuleGetGlobal(module, name.encode())
-    checked((status,))
-    return address, int(size)
+    return None if status else (address, int(size))
 
 
 def attribute(function: Any, which: Any) -> int:

@@ -86,13 +86,13 @@ def contract_from(
 
 
 def _rules(named: list[tuple[str, Any]], roles: Collection[int], inlined: Collection[int]) -> dict[str, TensorInit]:
-    """The index arguments that the service can draw by a rule."""
+    """The index arguments that the service can draw by a rule: contiguous ones."""
     tensors = {name: value for name, value in named if _is_tensor(value)}
     integers = {
         name: value
         for position, (name, value) in enumerate(named)
         if name in tensors and position not in roles and position not in inlined
-        if _tensor_spec(name, value).dtype.startswith(("int", "uint"))
+        if (spec := _tensor_spec(name, value)).dtype.startswith(("int", "uint")) and spec.strides is None
     }
     return index_inits(integers, {int(size) for value in tensors.values() for size in value.shape})
 

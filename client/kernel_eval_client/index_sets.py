@@ -32,7 +32,9 @@ def index_inits(tensors: Mapping[str, Any], sizes: Iterable[int]) -> dict[str, T
             lengths = [after - before for before, after in pairwise(ends)]
             if numbers == lengths:
                 found[name] = TensorInit("lengths", of=source)
-            elif numbers == [part for part, length in enumerate(lengths) for _ in range(length)]:
+            elif len(numbers) == ends[-1] and numbers == [
+                part for part, length in enumerate(lengths) for _ in range(length)
+            ]:
                 found[name] = TensorInit("segments", of=source)
     return found
 

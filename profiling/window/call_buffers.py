@@ -238,9 +238,13 @@ class Slots:
         return [[stack[call] for stack in stacks] for call in range(self.calls)]
 
     def read_stacked(self, snapshot: torch.Tensor) -> list[torch.Tensor]:
-        """Each output of all calls, [calls, *shape]: a view, but for types that need `comparable`."""
+        """Each output of all calls, [calls, *shape], as `comparable` gives it."""
+        return list(map(comparable, self.output_views(snapshot)))
+
+    def output_views(self, snapshot: torch.Tensor) -> list[torch.Tensor]:
+        """Each output of all calls as one view, [calls, *shape]."""
         refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, self._output_stride) for ref in self.outputs]
-        return [comparable(view(snapshot, ref)) for ref in refs]
+        return [view(snapshot, ref) for ref in refs]
 
     def stacked_arguments(self, memory: torch.Tensor) -> list[torch.Tensor]:
         """Each argument tensor of all calls in `memory` (an arena), as `read_stacked` gives outputs."""

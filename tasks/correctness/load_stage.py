@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+import torch
+
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
+from sandbox.protocol.arena import CODES
 from sandbox.supervisor.messages import Loaded
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.weight_sync import SAME_SEED, TRY_S, Weights
@@ -103,8 +106,9 @@ class Preparation:
         with candidate.attribute_faults():
             order = match_outputs(expected.form, actual.form)
             if order != sorted(order):
-                candidate.probe = actual.ordered(order)
+                candidate.probe = actual = actual.ordered(order)
                 candidate.open_session.order(order)
+            _check_codes(expected.outputs, actual.outputs)
 
     def _load(self, kernel_run: KernelRun) -> None:
         if not kernel_run.is_unmodified:
@@ -174,3 +178,11 @@ class Preparation:
         """The reference's constructor arguments, which the candidate gets too."""
         reference = self.kernel_runs[0]
         return reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
+
+
+def _check_codes(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:
+    """Raises KernelFault (WRONG_RESULT) for another dtype where comparisons see bytes alone (`comparable`)."""
+    for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
+        if want.dtype != got.dtype and CODES.keys() & {want.dtype, got.dtype}:
+            message = f"Output {index} has the wrong dtype: expected dtype {want.dtype}, got {got.dtype}"
+            raise KernelFault(Status.WRONG_RESULT, message)

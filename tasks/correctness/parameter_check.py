@@ -25,7 +25,7 @@ from sandbox.runner.parameter_noise import noised
 from sandbox.supervisor.messages import ModelState
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.trials import Trials
-from tasks.correctness.weight_sync import TRY_S, Weights, listed
+from tasks.correctness.weight_sync import OWN, TRY_S, Weights, listed
 from tasks.runtime.kernel_run import KernelRun
 from validation.compare.bitwise import identical
 from validation.compare.comparison import compare
@@ -88,9 +88,11 @@ class ParameterCheck:
             return
         if not self._weights.shared:
             which = listed([f"{name} {_value(self._first[name])}" for name in self._names])
+            is_own = self._weights.summary == OWN
+            why = "the candidate is wrong with copies of them" if is_own else "not all of its weights fit the candidate"
             message = (
-                f"the reference's weights with one value ({which}) could not be tried with other values, as not all of "
-                "its weights fit the candidate: a candidate that ignores them passes"
+                f"the reference's weights with one value ({which}) could not be tried with other values, as "
+                f"{why}: a candidate that ignores them passes"
             )
             self._note(FlagCode.WEIGHTS_UNTESTED, message)
         elif not self._trials.budget.fits(TRY_S):

@@ -17,7 +17,7 @@ from domain.value import leaves
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes
 from profiling.window.call_buffers import Slots, bytes_per_call
 from profiling.window.timed_window import DeferredReadback, Window
-from sandbox.protocol.arena import without_contents
+from sandbox.protocol.arena import comparable, without_contents
 from tasks.correctness.boundary_check import BoundaryExcuses
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
@@ -155,9 +155,9 @@ class Trials:
         with owner.attribute_faults():
             check_written(owner, outputs)
         if len(self.kernel_runs) > 1:
-            inputs = leaves(slots[owner.role].arguments(0), torch.Tensor)
+            inputs = list(map(comparable, leaves(slots[owner.role].arguments(0), torch.Tensor)))
             if owner.returned and not owner.returned[0].is_meta:
-                others.append(owner.returned)
+                others.append(list(map(comparable, owner.returned)))
             self.weak_reference_findings = weak_reference(outputs, inputs, self.tolerance, others)
             self.fixed_outputs = FixedOutputs(outputs)
             for answer in others:

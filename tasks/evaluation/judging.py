@@ -83,18 +83,26 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
 
 
 def _validate_with_own_weights(preparation: Preparation, wrong: Trials, weights: Weights) -> Trials:
-    """Trials of the candidate with the weights that its constructor makes; `wrong` unless it is right with those."""
+    """Trials of the candidate with the weights that its constructor makes; `wrong` unless it is right with those.
+
+    Raises Stopped if a kernel fails in them; a candidate that fails stays wrong, as it was before.
+    """
     if not preparation.construct_with_own_weights(weights):
         return wrong
-    comparison = wrong.candidate.comparison
-    preparation.first_calls(wrong.example)
-    trials = wrong.for_other_inputs(wrong.inputs, wrong.example)
-    trials.validate()
-    if trials.right:
-        weights.summary = OWN
-        return trials
-    weights.share()
-    wrong.candidate.comparison = comparison
+    candidate, comparison = wrong.candidate, wrong.candidate.comparison
+    try:
+        preparation.first_calls(wrong.example)
+        trials = wrong.for_other_inputs(wrong.inputs, wrong.example)
+        trials.validate()
+        if trials.right:
+            weights.summary = OWN
+            return trials
+        weights.share()
+    except Stopped:
+        if candidate.fault is not None:
+            candidate.fault, candidate.comparison = None, comparison
+        raise
+    candidate.comparison = comparison
     return wrong
 
 

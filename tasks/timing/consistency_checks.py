@@ -22,6 +22,7 @@ from profiling.results.estimate import estimate, null_share
 from profiling.results.samples import KernelWindows, Samples
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
+from sandbox.protocol.arena import copyable
 from sandbox.supervisor.messages import ArgumentView
 from tasks.runtime.null_window_cache import NullKind
 from tasks.timing.null_window_recheck import Check, CheckNullWindows
@@ -272,14 +273,14 @@ class CrossChecks:
         window = self._window_runner.run(self._candidate, slots, self._setup, deferred_readback=readback)
         if window.overwritten is None:
             return window
-        handed_in = layout.read_stacked(window.snapshot)
+        handed_in = layout.output_views(window.snapshot)
         for number, view in self._argument_views.items():
             before, after = (
                 layout.view_at(view.leaf, view.form, memory)
                 for memory in (window.overwritten.before, window.overwritten.after)
             )
             if before is not None and after is not None:
-                _restore(handed_in[number], before, after)
+                _restore(*map(copyable, (handed_in[number], before, after)))
         return replace(window, overwritten=None)  # `overwritten` takes twice the memory of the inputs.
 
     def _readback(self, slots: dict[str, Slots]) -> DeferredReadback | None:

@@ -195,9 +195,10 @@ def test_index_sets_are_drawn_by_the_rule_that_they_follow() -> None:
         "rows": torch.arange(10),
         "ascending": torch.tensor([0, 1, 5]),
         "chosen": torch.tensor([3, 1, 2, 0]),
+        "strided": torch.tensor([0, 9, 4, 9, 10, 9])[::2],
     }
     specs = {arg.name: arg.tensor_spec for arg in contract_from(live, inline=["chosen"]).args}
-    assert [name for name, spec in specs.items() if spec and spec.data] == ["rows", "ascending", "chosen"]
+    assert [name for name, spec in specs.items() if spec and spec.data] == ["rows", "ascending", "chosen", "strided"]
     assert [specs[name].init for name in ("offsets", "lengths", "ids", "order")] == [  # type: ignore[union-attr]
         TensorInit("offsets", low=0, high=7, total=10),
         TensorInit("lengths", of="offsets"),

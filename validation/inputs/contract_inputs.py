@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from domain.contract import Argument, IOContract, TensorSpec
+from domain.contract import FOLLOWING_KINDS, Argument, IOContract, TensorSpec
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
@@ -105,7 +105,7 @@ class ContractInputs:
         return self._tensors[position]
 
     def _source_of(self, spec: TensorSpec) -> TensorSource | None:
-        if spec.init is None or spec.init.of is None:
+        if spec.data is not None or spec.init is None or spec.init.of is None or spec.init.kind not in FOLLOWING_KINDS:
             return None
         return self._source([argument.name for argument in self.io.args].index(spec.init.of))
 

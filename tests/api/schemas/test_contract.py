@@ -105,6 +105,13 @@ def test_index_sets_that_belong_together_are_taken(args: list[dict[str, Any]]) -
         ),
         ([ROWS, drawn("x", [100], kind="columns", of="rows")], "{'init': {'high': ['is missing: the number of columns"),
         ([ROWS, drawn("x", [100], kind="columns", of="rows", high=31)], "a part takes up to 32"),
+        ([drawn("x", [4], "uint64", kind="distinct", high=2**64)], "{'init': {'high': ['must be below"),
+        ([drawn("x", [1], "int64", kind="offsets", high=1e300)], "{'shape': ['is too large for so many parts"),
+        ([drawn("x", [1 << 21, 1 << 7], "int8", kind="distinct")], "{'shape': ['is too large: distinct are 134217728"),
+        (
+            [drawn("rows", [9], kind="randint"), ROWS, drawn("x", [100], kind="segments", of="rows")],
+            "{'init': {'of': [\"must name, other than 'rows'",
+        ),
     ],
 )
 def test_index_sets_that_cannot_be_drawn_are_refused_with_their_path(args: list[dict[str, Any]], says: str) -> None:

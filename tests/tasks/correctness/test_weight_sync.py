@@ -344,6 +344,28 @@ def test_weights_that_a_constructor_changes_under_the_references_names_stay(
     assert outcome.status is Status.WRONG_RESULT and outcome.inputs["weights"] == COPIED
 
 
+def test_that_the_weights_of_a_constructor_were_not_tried_is_told(worker: WorkerContext) -> None:
+    own = f"{NORM}\n        with torch.no_grad(): self.n.weight.mul_(2)"
+    weights, (finding,) = passing(worker, NORM, "self.n(x)", "self.n(x) / 2", own)
+    assert weights == OWN and finding.code is FlagCode.WEIGHTS_UNTESTED
+    assert "as the candidate is wrong with copies of them" in finding.message
+
+
+@pytest.mark.parametrize("failure", ["1 / 0", "os._exit(3)"])
+@pytest.mark.parametrize("place", ["constructor", "forward"])
+def test_a_wrong_candidate_that_fails_when_made_again_stays_wrong(
+    worker: WorkerContext, failure: str, place: str
+) -> None:
+    again = f"({failure}) if sys.made > 1 else 0"
+    own = f"{LINEAR}\n        with torch.no_grad(): self.l.weight.mul_(0.5)"
+    own += f"\n        {again}" if place == "constructor" else ""
+    answer = f"self.l(x) * 1.5 + ({again})" if place == "forward" else "self.l(x) * 1.5"
+    source = "import os, sys\nsys.made = getattr(sys, 'made', 0) + 1\n" + model(answer, own, "ModelNew")
+    outcome = judged(worker, source, model("self.l(x)", LINEAR) + INPUTS).outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.inputs["weights"] == COPIED
+    assert "out of tolerance" in (outcome.message or "")
+
+
 def test_layers_made_in_another_order_get_the_references_weights(worker: WorkerContext) -> None:
     layers = ["self.a = nn.Linear(32, 32)", "self.b = nn.Linear(32, 32)"]
     weights, _ = passing(worker, "; ".join(layers), "self.b(self.a(x))", "self.b(self.a(x))", "; ".join(layers[::-1]))

@@ -782,6 +782,47 @@ def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, c
     assert report.outcome.status is status, report.outcome.message
 
 
+SCALES = """
+import torch
+import torch.nn as nn
+class CLASS(nn.Module):
+    def forward(self, scales):
+        return VALUE.view(torch.DTYPE)
+"""
+SCALES_IO = {"args": [QUANTIZED_IO["args"][1]]}
+
+
+def scales(name: str, dtype: str, value: str = "scales.view(torch.uint8).add(1)") -> dict[str, Any]:
+    return kernel(SCALES.replace("CLASS", name).replace("DTYPE", dtype).replace("VALUE", value), io=SCALES_IO)
+
+
+@pytest.mark.parametrize("dtypes", [("float8_e8m0fnu", "uint8"), ("uint8", "float8_e8m0fnu")])
+def test_the_bytes_of_scales_are_no_scales(worker: WorkerContext, dtypes: tuple[str, str]) -> None:
+    report = judged(worker, scales("ModelNew", dtypes[1]), scales("Model", dtypes[0]))
+    assert report.outcome.status is Status.WRONG_RESULT
+    expected, got = (f"torch.{dtype}" for dtype in dtypes)
+    assert f"Output 0 has the wrong dtype: expected dtype {expected}, got {got}" in (report.outcome.message or "")
+
+
+@pytest.mark.parametrize("dtype", ["float8_e8m0fnu", "float4_e2m1fn_x2"])
+@pytest.mark.parametrize("value", ["scales", "scales.t()"])
+def test_a_view_of_quantized_inputs_is_right(worker: WorkerContext, dtype: str, value: str) -> None:
+    io = {"args": [tensor("scales", [8, 32], dtype=dtype)]}
+    candidate, reference = (
+        scales(name, dtype, value) | {"io": io}
+        for name, value in (("ModelNew", value), ("Model", f"{value}.contiguous()"))
+    )
+    report = judged(worker, candidate, reference)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+
+
+def test_fixed_scales_are_told(worker: WorkerContext) -> None:
+    made = "torch.full((8, 2), 127, dtype=torch.uint8)"
+    report = judged(worker, *(scales(name, "float8_e8m0fnu", made) for name in ("ModelNew", "Model")))
+    assert report.outcome.comparison is not None and report.outcome.status is Status.PASSED
+    assert FlagCode.FIXED_OUTPUTS_PASS in {flag.code for flag in report.outcome.comparison.weak_reference}
+
+
 RAGGED = """
 import torch
 import torch.nn as nn

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from domain.contract import Argument, IOContract, TensorInit, TensorSpec
+from domain.contract import Argument, IOContract, TensorData, TensorInit, TensorSpec
 from validation.inputs import tensor_source
 from validation.inputs.contract_inputs import ContractInputs
 
@@ -36,6 +37,9 @@ RAGGED = IOContract(
         drawn("ends", 17, kind="offsets", of="free"),
     )
 )
+
+
+SENT = TensorSpec((2,), "int32", init=TensorInit("segments", of="ids"), data=TensorData("AAAAAAAAAAA=", "int32", (2,)))
 
 
 @pytest.fixture(params=["one by one", "in groups"])
@@ -99,3 +103,14 @@ def test_stacked_sets_are_those_drawn_alone(monkeypatch: pytest.MonkeyPatch) -> 
     stacks = [together.stack(position, 1, 19) for position in range(len(CSR.args))]
     for number in numbers:
         assert all(torch.equal(stack[number - 1], one) for stack, one in zip(stacks, alone.draw(number), strict=True))
+
+
+def test_what_a_kind_does_not_follow_is_ignored() -> None:
+    args = (
+        drawn("x", 4, dtype="float32", kind="randn", of="x"),
+        drawn("order", 4, kind="distinct", of="order"),
+        drawn("zeros", 4, kind="zeros", of="nothing"),
+        replace(drawn("ids", 2, kind="segments", of="ids"), tensor_spec=SENT),
+    )
+    _, order, zeros, ids = ContractInputs(IOContract(args), "cpu", 7).draw(1)
+    assert sorted(order.tolist()) == [0, 1, 2, 3] and zeros.tolist() == [0] * 4 and ids.tolist() == [0, 0]
