@@ -9,8 +9,8 @@ _LONG = """
 api/auth/test_key_file api/http/test_json_body api/openapi/test_documentation api/test_batch api/test_fuzz
 api/test_other_sites api/test_refused api/test_server api/test_slow_clients backends/binary/test_cubin
 backends/dry_run/test_child backends/dry_run/test_pretended_triton backends/extensions/test_compiler_driver
-backends/extensions/test_jit_build backends/languages/test_programs backends/test_code_listings
-benchmarks/test_extension_stream benchmarks/test_jobs
+backends/extensions/test_jit_build backends/languages/test_programs backends/python/test_cuda_source
+backends/python/test_torch_cuda backends/test_code_listings benchmarks/test_extension_stream benchmarks/test_jobs
 chaos/test_campaign
 client/test_artifacts client/test_cli client/test_confirm client/test_device_metrics client/test_documents
 client/test_events client/test_notebook client/test_mcp client/test_mcp_jobs client/test_original_payloads
@@ -42,6 +42,8 @@ KEPT = (
     "tests/api/test_server.py::test_submit_and_wait",
     "tests/api/test_server.py::test_a_stop_answers_who_waits",
     "tests/backends/extensions/test_jit_build.py::test_cuda",
+    "tests/backends/python/test_cuda_source.py::test_the_contracts_pointers",
+    "tests/backends/python/test_torch_cuda.py::test_a_comment_that_begins",
     "tests/client/test_cli.py::test_ctrl_c",
     "tests/rights/test_rights.py::test_a_process_has_those_rights_and_no_others",
     "tests/rights/test_rights.py::test_a_whole_job_has_the_verdict_that_is_right_for_it[compose",
