@@ -1,4 +1,4 @@
-"""What a result says of a kernel, in the fields that every client reads; docs/api.md has the others."""
+"""The fields of a kernel's result that every client reads; docs/api.md has the others."""
 
 from __future__ import annotations
 

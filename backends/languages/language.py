@@ -57,7 +57,7 @@ class Language:
     caches: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of its caches, each with a folder below the job's. The runner gets it from the builder."""
     refusals: tuple[str, ...] = ()
-    """What the full names of the exceptions begin with by which it refuses a source, with or without a GPU."""
+    """Prefixes of the full names of the exceptions by which it refuses a source, with or without a GPU."""
     compilers: tuple[str, ...] = ()
     """Functions of its compiler, as "end of the file's path:name": any exception that leaves one is a refusal.
     In a builder it may come of the missing GPU, but for a wrong name or index."""

@@ -160,10 +160,8 @@ class Slots:
             memory[: self.inputs_end].fill_(POISON)
         else:
             memory[: self.inputs_end].copy_(noise)
-        if self._is_without_outputs:
-            self.poison_outputs(memory)
-        else:
-            memory[self.inputs_end : self.size].copy_(self.image[self.inputs_end :])
+        memory[self.inputs_end : self.image.numel()].copy_(self.image[self.inputs_end :])
+        self.poison_outputs(memory)
 
     def poison_outputs(self, memory: torch.Tensor) -> None:
         """Resets large outputs, which the image leaves out, in an arena; on a GPU by kernels, not by a copy engine."""

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
+from domain.dtype import CODES
 from domain.value import TensorRef
 from sandbox.protocol import cuda_driver
 from sandbox.protocol.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
-CODES = {torch.float8_e8m0fnu: torch.uint8, torch.float4_e2m1fn_x2: torch.uint8}
-"""Types that PyTorch copies and compares in few ways, and the type of their bytes (domain/dtype.py)."""
-COPIED_AS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64} | CODES
+_BYTES = {getattr(torch, name): torch.uint8 for name in CODES}
+COPIED_AS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64} | _BYTES
 """Types of the same size for those that PyTorch cannot copy in every way on a GPU."""
 
 
@@ -175,13 +175,13 @@ def copyable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def comparable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in a type that PyTorch compares: its bytes, where it has one of `CODES`.
+    """The tensor in a type that PyTorch compares: its bytes, where it is one of domain.dtype.CODES.
 
     Zeros of packed numbers lose their sign, so that numbers are equal where their bytes are.
     """
-    if tensor.dtype not in CODES:
+    if tensor.dtype not in _BYTES:
         return tensor
-    is_packed, tensor = tensor.dtype is torch.float4_e2m1fn_x2, tensor.view(CODES[tensor.dtype])
+    is_packed, tensor = tensor.dtype is torch.float4_e2m1fn_x2, tensor.view(torch.uint8)
     for sign, size in ((0x80, 0x70), (0x08, 0x07)) if is_packed else ():
         tensor = tensor & ~((tensor & size).eq(0).view(torch.uint8) * sign)
     return tensor

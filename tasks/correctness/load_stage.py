@@ -12,7 +12,6 @@ from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
-from sandbox.protocol.arena import CODES
 from sandbox.supervisor.messages import Loaded
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.weight_sync import SAME_SEED, TRY_S, Weights
@@ -20,6 +19,7 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
 from validation.compare.output_matching import match_outputs
+from validation.dtypes import CODE_DTYPES
 from validation.inputs.contract_inputs import ContractInputs
 
 PROBE_CALLS = 4
@@ -183,6 +183,6 @@ class Preparation:
 def _check_codes(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:
     """Raises KernelFault (WRONG_RESULT) for another dtype where comparisons see bytes alone (`comparable`)."""
     for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
-        if want.dtype != got.dtype and CODES.keys() & {want.dtype, got.dtype}:
+        if want.dtype != got.dtype and CODE_DTYPES & {want.dtype, got.dtype}:
             message = f"Output {index} has the wrong dtype: expected dtype {want.dtype}, got {got.dtype}"
             raise KernelFault(Status.WRONG_RESULT, message)

@@ -40,7 +40,7 @@ def read_tolerances(source: str) -> dict[str, float]:
         if name in _EXACT:
             tolerances.append({"rtol": 0.0, "atol": 0.0})
         elif name in _CLOSE:
-            tolerances.append(_DEFAULTS | _literals(call))
+            tolerances.append(_DEFAULTS | _literals(call, _CLOSE[name]))
         elif isinstance(call.func, ast.Name) and name not in _HARMLESS:
             raise NotConvertible(
                 f"its check calls {name}(): more than a comparison element by element, and the service makes no other"
@@ -60,12 +60,10 @@ def _defines(node: ast.stmt, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name
 
 
-def _literals(call: ast.Call) -> dict[str, float]:
-    """The tolerances that the call has, by name or by place; NaN for one that is no literal."""
-    function = call.func
-    name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-    by_place = zip(("rtol", "atol"), call.args[_CLOSE[name] :], strict=False)
-    tolerances = {place: _number(value) for place, value in by_place}
+def _literals(call: ast.Call, others: int) -> dict[str, float]:
+    """The tolerances that the call has, by name or by place after `others`; NaN for one that is no literal."""
+    by_place = zip(("rtol", "atol"), call.args[others:], strict=False)
+    tolerances = {name: _number(value) for name, value in by_place}
     for keyword in call.keywords:
         if keyword.arg not in _TOLERANCES:
             raise NotConvertible(
