@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -57,6 +58,8 @@ class PretendedDriver:
 
     def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
         """Triton calls this to make what launches a kernel."""
+        with suppress(Exception):  # The first launch repeats it.
+            compile_launch(source, metadata)
         return lambda *args: None
 
 
@@ -111,3 +114,17 @@ def compile_launcher() -> None:
     """
     with suppress(Exception):
         importlib.import_module("triton.backends.nvidia.driver").CudaUtils()
+
+
+def compile_launch(source: Any, metadata: Any) -> None:
+    """Compiles the C code that launches one kernel, which Triton before 3.7 has for each signature.
+
+    It links with the GPU's driver and relies on Triton's internals. Raises what goes wrong with them.
+    """
+    before = driver._active
+    try:
+        nvidia = importlib.import_module("triton.backends.nvidia.driver")
+        driver.set_active(SimpleNamespace(utils=nvidia.CudaUtils()))
+        nvidia.CudaLauncher(source, metadata)
+    finally:
+        driver.set_active(before)

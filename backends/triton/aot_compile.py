@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,7 +9,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.errors import PTXASError
 
-from backends.dry_run.pretended_triton import PretendedDriver
+from backends.dry_run.pretended_triton import PretendedDriver, compile_launch
 from backends.triton import cache
 from backends.triton.launch import TritonLaunch, compile_fault
 from domain.contract import IOContract
@@ -40,21 +38,13 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
 
 
 def _host_code(kernels: list[tuple[Any, Any]]) -> list[str]:
-    """Compiles the C code that launches these kernels, which Triton otherwise does at the first launch; notes failures.
-
-    The code links with the GPU's driver and relies on Triton's internals; where it fails here, the first launch repeats
-    it.
-    """
-    before = driver._active
+    """Compiles the C code that launches these kernels, which Triton otherwise does at the first launch; notes
+    failures, which the first launch repeats."""
     try:
-        nvidia = importlib.import_module("triton.backends.nvidia.driver")
-        driver.set_active(SimpleNamespace(utils=nvidia.CudaUtils()))
         for src, metadata in kernels:
-            nvidia.CudaLauncher(src, metadata)
+            compile_launch(src, metadata)
     except Exception as error:
         return [f"its launcher is compiled at the first call: {type(error).__name__}: {error}"]
-    finally:
-        driver.set_active(before)
     return []
 
 
