@@ -175,7 +175,7 @@ def _use_as_home(folder: Path) -> None:
         "HOME": str(folder),
         "TMPDIR": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
-        "CUDA_CACHE_PATH": str(folder / "cuda"),
+        "CUDA_CACHE_DISABLE": "1",  # No other job could have it, and its files would end a runner that may be kept.
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
         **cache_variables(folder),
