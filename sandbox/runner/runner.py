@@ -156,8 +156,9 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             sets.append(own)
         sets = self._retain(sets)
+        freed = 0
         if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
-            torch.cuda.empty_cache()  # Drawing may take several times what it returns, and the arena is made next.
+            freed = _free_cached()  # Drawing may take several times what it returns, and the arena is made next.
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
         return {
             "op": "value",
@@ -165,6 +166,7 @@ class Runner:
             "stacked": same_structure,
             "note": note,
             "drawn_on": self._loaded.drawn_on,
+            "freed": freed,
         }
 
     def state(self, message: Message) -> Message:
@@ -185,9 +187,7 @@ class Runner:
         self._synchronize()
         is_large = self.target.is_cuda and _bytes(self.retained) >= LARGE
         self.retained = []
-        if is_large:
-            torch.cuda.empty_cache()
-        return {"op": "ok"}
+        return {"op": "ok", "freed": _free_cached() if is_large else 0}
 
     def load_state(self, message: Message) -> Message:
         """Copies weights from the arena into the model, if all of them fit."""
@@ -301,15 +301,15 @@ class Runner:
         New for each window: a runner that has drawn inputs since then has none left, and equal kernels must not differ
         because one of them makes the inputs.
         """
-        torch.cuda.empty_cache()
+        freed = _free_cached()
         large, small = self.large_call
         sizes = [large, *[SMALL] * -(-small // SMALL)]
         try:
             made = [torch.empty(size, dtype=torch.uint8, device=self.target.device) for size in sizes]
             made.clear()
         except torch.OutOfMemoryError:
-            return {"op": "ok", "reserved": False}
-        return {"op": "ok", "reserved": True}
+            return {"op": "ok", "reserved": False, "freed": freed}
+        return {"op": "ok", "reserved": True, "freed": freed}
 
     def window(self, message: Message) -> Message:
         """Runs one window over the layout."""
@@ -321,20 +321,19 @@ class Runner:
     def free_cache(self, _: Message) -> Message:
         """Gives back the device memory that calls leave cached, and the pad before it."""
         self.pad = None
-        torch.cuda.empty_cache()
-        return {"op": "ok"}
+        return {"op": "ok", "freed": _free_cached()}
 
     def shift_allocations(self, message: Message) -> Message:
         """Shifts the kernel's temporary device memory to new addresses, behind a pad, and runs the calls once.
 
         The allocator reuses these addresses in the next window. A large call gets its memory there, behind the pad.
         """
-        torch.cuda.empty_cache()
+        freed = _free_cached()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
         if not any(self.large_call):
             self._call_all(with_events=False).copy_outputs()
             self._synchronize()
-        return {"op": "ok"}
+        return {"op": "ok", "freed": freed}
 
     def _call_all(self, *, with_events: bool, deferred_readback: bool = False) -> WindowCalls:
         immediate = (self.reuses_memory or not self.target.is_cuda) and not deferred_readback
@@ -401,6 +400,13 @@ def _cached_bytes(pool: str) -> int:
     """Device memory that torch caches in that pool of its allocator."""
     figures = torch.cuda.memory_stats()
     return int(figures[f"reserved_bytes.{pool}.current"] - figures[f"allocated_bytes.{pool}.current"])
+
+
+def _free_cached() -> int:
+    """Gives back the device memory that torch caches; returns the number of bytes."""
+    before = torch.cuda.memory_reserved()
+    torch.cuda.empty_cache()
+    return before - torch.cuda.memory_reserved()
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:

@@ -163,8 +163,13 @@ def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         output_structure.parse(reply.get("form"), len(outputs)),
         differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
         parse_launches(reply.get("graph_breaks")),
-        size if type(size := reply.get("call_bytes")) is int and 0 <= size < MAX_BYTES else None,
+        parse_bytes(reply.get("call_bytes")),
     )
+
+
+def parse_bytes(value: Any) -> int | None:
+    """A number of bytes by a runner's word; None if it is none."""
+    return value if type(value) is int and 0 <= value < MAX_BYTES else None
 
 
 def parse_tensors(value: Any) -> list[torch.Tensor] | None:

@@ -105,6 +105,9 @@ class WindowRunner:
         after_window: Slots | None = None,
     ) -> Clock:
         """A null window, gated or streamed like the windows of that setup."""
+        sessions = [kernel_run.session for kernel_run in self.kernel_runs]
+        freed = sum(session.take_freed() for session in sessions if session is not None)
+        self.worker.device.wait_until_cleared(freed)
         with self._counted():
             if after_window is not None and not setup.gated:
                 self.worker.null_window(after_window, gated=False)

@@ -28,6 +28,7 @@ class Played:
     """
 
     descriptor = 0
+    arena = None
 
     def __init__(
         self, *, reports: bool = True, ends: bool = True, fails: str = "", fault: BaseException | None = None
@@ -94,6 +95,9 @@ class Played:
     def reserve(self, size: int) -> Any:
         return SimpleNamespace(bytes=torch.empty(size, dtype=torch.uint8))
 
+    def take_freed(self) -> int:
+        return 3 << 30
+
     def nothing(self, *_: object) -> None:
         """Takes a message, or a step that has no effect here."""
 
@@ -119,6 +123,14 @@ def test_gated_window_queues_all_steps_in_order(monkeypatch: pytest.MonkeyPatch)
     assert played.window(monkeypatch) == Clock(2.0, 0.5)
     steps = ["begin", "upload", "start", "release 1", "wait 1", "copy_outputs", "stop"]
     assert played.noted == [*steps, "read", "hear done"]
+
+
+def test_a_window_begins_when_freed_memory_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played()
+    monkeypatch.setattr(Device, "wait_until_cleared", lambda _, freed: played.note("cleared")(freed))
+    played.window(monkeypatch)
+    new_arena = Slots(1, [torch.zeros(2)], (), [torch.zeros(2)], "cpu").size
+    assert played.noted[:2] == [f"cleared {(3 << 30) + new_arena}", "begin"]
 
 
 def test_gated_window_deferred_outputs_are_released_after_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
@@ -95,7 +96,7 @@ def test_no_call_of_either_kernel_allocates_on_the_clock(worker: WorkerContext, 
 
 
 def test_a_transposed_convolution_reads_no_longer_as_the_candidate(worker: WorkerContext) -> None:
-    """It read 2 to 10 % longer in 15 of 15 jobs (docs/limitations.md, T33)."""
+    """It read 2 to 10 % longer in 15 of 15 jobs, until windows waited for freed memory to be cleared."""
     source = """
 import torch
 from torch import nn
@@ -118,6 +119,9 @@ def get_inputs():
         print_costs(report, began)
         assert report.outcome.status is Status.PASSED, report.outcome.message
         assert report.device.memory_arrangement == ONE_CALL and report.speedup is not None
+        # The driver clears what kernels have freed, which made null windows a tenth longer.
+        assert report.outcome.timing is not None
+        assert FlagCode.NULL_WINDOWS_SLOWED not in [flag.code for flag in report.outcome.timing.flags]
         ratios.append(report.speedup.ratio)
     assert abs(fmean(ratios) - 1) < 0.02, ratios
 
