@@ -15,7 +15,7 @@ CACHED_SHARE = 40
 """Divisor of a GPU's memory: each pool child caches at most that part between jobs. To free 1.5 GiB and allocate it
 again takes 15 ms of the next job (docs/measurements.md). Four pool children cache a tenth."""
 
-CLEARED_BYTES_PER_S = 250 << 30
+CLEARED_BYTES_PER_S = 320 << 30
 """Rate at which the driver has surely cleared freed memory, in bytes per s. On an H200 its copy engine took 19 ms for
 8 GiB and 51 ms for 24, and copies of others took 11 % longer meanwhile (docs/measurements.md)."""
 FREED_MUCH = 1 << 28
