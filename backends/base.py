@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from domain.contract import IOContract
 from domain.draw_on import DrawOn
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.result import Status
 
 
@@ -168,8 +168,6 @@ class ContractLaunch(ABC):
 
 class Backend(ABC):
     """One kernel type. Both methods raise KernelFault for what is the source's fault."""
-
-    kernel_type: ClassVar[KernelType]
 
     @abstractmethod
     def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
