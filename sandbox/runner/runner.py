@@ -33,8 +33,7 @@ from sandbox.runner.flop_count import count_flops
 from sandbox.runner.launch_count import count_launches
 from sandbox.runner.launch_latency import launch_times_ms
 from sandbox.runner.launch_tracer import trace_launches
-from sandbox.runner.load import load_kernel
-from sandbox.runner.message_args import assignment
+from sandbox.runner.load import assignment, load_kernel
 from sandbox.runner.null_kernel import NullKernel
 from sandbox.runner.output_aliasing import OutputAliasing
 from sandbox.runner.output_views import argument_views, detached_outputs
