@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from domain.contract import IOContract
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.result import Status
 

@@ -10,8 +10,7 @@ from typing import Any, Self
 from domain.budget import Budget
 from domain.cases.case import Case, primary
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
-from domain.draw_on import DrawOn
-from domain.input_grade import Strictness
+from domain.inputs import DrawOn, Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE

@@ -15,7 +15,7 @@ from api.schemas.kernel import CONTRACT_REQUIRED, KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
 from domain.gradients import ONE_CASE
-from domain.input_grade import Strictness
+from domain.inputs import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings

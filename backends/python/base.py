@@ -36,10 +36,10 @@ from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.cases.case import keyword_arguments
-from domain.draw_on import DrawOn
 from domain.dtype import CODES
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace

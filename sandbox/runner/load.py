@@ -8,7 +8,7 @@ from backends.base import Artifact, Executable, Target
 from backends.registry import backend
 from backends.source import init_args
 from domain import value as values
-from domain.draw_on import DrawOn
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from sandbox.protocol.channel import Message
 from sandbox.runner.parameter_noise import left_global_state, noised_parameters

@@ -13,10 +13,10 @@ import torch
 from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
 from domain.cases.case import Case, CaseError, parse_cases
-from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.gradients import GradientPlan
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import Status

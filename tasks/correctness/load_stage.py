@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
+from domain.inputs import DrawOn
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from domain.device_metrics import CounterRequest, Level
-from domain.input_grade import Strictness
+from domain.inputs import Strictness
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 
