@@ -13,10 +13,11 @@ from domain.fault import KernelFault
 from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.result import Status
+from domain.wire import Wire
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Wire):
     """The device and architecture to build for and run on: a torch device name, and an `arch` such as "sm_90" or None.
 
     `toolchain` is the folder of the compilers for extensions (backends.extensions.toolchain), None for the stock ones.
@@ -24,7 +25,7 @@ class Target:
     """
 
     device: str
-    arch: str | None
+    arch: str | None = None
     toolchain: str | None = None
     draw_on: DrawOn = DrawOn.DEVICE
 

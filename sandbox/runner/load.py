@@ -8,7 +8,6 @@ from backends.base import Artifact, Executable, Target
 from backends.registry import backend
 from backends.source import init_args
 from domain import value as values
-from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from sandbox.protocol.channel import Message
 from sandbox.runner.parameter_noise import left_global_state, noised_parameters
@@ -16,9 +15,7 @@ from sandbox.runner.parameter_noise import left_global_state, noised_parameters
 
 def assignment(message: Message) -> tuple[Kernel, Target]:
     """The submission, and the target that it is built for."""
-    fields = message["target"]
-    target = Target(fields["device"], fields["arch"], fields["toolchain"], DrawOn(fields["draw_on"]))
-    return Kernel.from_wire(message["kernel"]), target
+    return Kernel.from_wire(message["kernel"]), Target.from_wire(message["target"])
 
 
 def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:

@@ -138,7 +138,7 @@ class Runner:
 
     def load_null(self, message: Message) -> Message:
         """Loads the trusted null kernel instead of a submission, to measure windows that compute nothing."""
-        self.target = Target(message["target"]["device"], message["target"]["arch"])
+        self.target = Target.from_wire(message["target"])
         self._open_device()
         self.executable = NullKernel(self.target)
         return {"op": "ok"}
