@@ -31,7 +31,7 @@ _KNOWN: dict[type, dict[str, Reader]] = {}
 
 
 def _readers(kind: type) -> dict[str, Reader]:
-    """What reads each field of a data class; made once, because looking types up takes long."""
+    """The reader of each field of a data class; made once, because looking types up takes long."""
     if kind not in _KNOWN:
         _KNOWN[kind] = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
     return _KNOWN[kind]
