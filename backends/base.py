@@ -6,17 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from domain.contract import IOContract
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.inputs import DrawOn
+from domain.kernel import Kernel
 from domain.result import Status
+from domain.wire import Wire
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Wire):
     """The device and architecture to build for and run on: a torch device name, and an `arch` such as "sm_90" or None.
 
     `toolchain` is the folder of the compilers for extensions (backends.extensions.toolchain), None for the stock ones.
@@ -24,7 +25,7 @@ class Target:
     """
 
     device: str
-    arch: str | None
+    arch: str | None = None
     toolchain: str | None = None
     draw_on: DrawOn = DrawOn.DEVICE
 
@@ -168,8 +169,6 @@ class ContractLaunch(ABC):
 
 class Backend(ABC):
     """One kernel type. Both methods raise KernelFault for what is the source's fault."""
-
-    kernel_type: ClassVar[KernelType]
 
     @abstractmethod
     def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:

@@ -1,4 +1,7 @@
-"""Maps each kernel type to its backend, one line a type; the backend is imported at its first use."""
+"""Maps each kernel type to its backend, one line a type; the backend is imported at its first use.
+
+Most types of Python sources differ in nothing that a backend does.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import importlib
 from backends.base import Backend
 from domain.kernel import KernelType
 
+PYTHON = "backends.python.base:PythonBackend"
 BACKENDS: dict[KernelType, str] = {
-    KernelType.TORCH: "backends.python.torch_module:TorchBackend",
+    KernelType.TORCH: PYTHON,
     KernelType.TORCH_CUDA: "backends.python.torch_cuda:TorchCudaBackend",
     KernelType.TRITON: "backends.triton.backend:TritonBackend",
     KernelType.CUDA: "backends.python.cuda_source:CudaSourceBackend",
-    KernelType.MULTI_KERNEL: "backends.python.multi_kernel:MultiKernelBackend",
-    KernelType.GLUON: "backends.triton.backend:GluonBackend",
-    KernelType.HELION: "backends.python.language_types:HelionBackend",
-    KernelType.TILELANG: "backends.python.language_types:TileLangBackend",
-    KernelType.CUTE_DSL: "backends.python.language_types:CuteDslBackend",
+    KernelType.MULTI_KERNEL: PYTHON,
+    KernelType.GLUON: "backends.triton.backend:TritonBackend",
+    KernelType.HELION: PYTHON,
+    KernelType.TILELANG: PYTHON,
+    KernelType.CUTE_DSL: PYTHON,
 }
 
 

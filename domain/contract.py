@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from domain.dtype import ITEM_BYTES
+from domain.wire import Wire
 
 Dimension = int | str
 """A launch dimension: a number, or an expression of the scalar arguments such as `cdiv(n, BLOCK_SIZE)`."""
@@ -25,12 +26,8 @@ NONE = "none"
 """The type of an argument that is None in Python and a null pointer in CUDA."""
 
 
-def _without_none(wire: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in wire.items() if value is not None}
-
-
 @dataclass(frozen=True)
-class TensorInit:
+class TensorInit(Wire):
     """How a tensor's content is drawn. Parameters that the kind does not use are None."""
 
     kind: str = "randn"
@@ -45,17 +42,9 @@ class TensorInit:
     total: int | None = None
     of: str | None = None
 
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        present = {name: wire[name] for name in cls.__dataclass_fields__ if wire.get(name) is not None}
-        return cls(**present)
-
-    def to_wire(self) -> dict[str, Any]:
-        return _without_none({name: getattr(self, name) for name in self.__dataclass_fields__})
-
 
 @dataclass(frozen=True)
-class TensorData:
+class TensorData(Wire):
     """Inline content: base64 of raw C-order bytes, optionally zlib-compressed. Takes precedence over `init`."""
 
     data_b64: str
@@ -63,21 +52,9 @@ class TensorData:
     shape: tuple[int, ...] = ()
     compress: str = "none"
 
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        return cls(
-            data_b64=wire["data_b64"],
-            dtype=wire.get("dtype") or "float32",
-            shape=tuple(wire.get("shape") or ()),
-            compress=wire.get("compress") or "none",
-        )
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"data_b64": self.data_b64, "dtype": self.dtype, "shape": list(self.shape), "compress": self.compress}
-
 
 @dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Wire):
     """Shape, dtype and content of one tensor. `strides` are in elements; None means C-contiguous."""
 
     shape: tuple[int, ...] = ()
@@ -88,31 +65,13 @@ class TensorSpec:
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        init, data, strides = wire.get("init"), wire.get("data"), wire.get("strides")
-        inline = TensorData.from_wire(data) if data is not None else None
-        return cls(
-            # The original takes shape and dtype from the inline data, not from the spec beside it.
-            shape=inline.shape if inline else tuple(wire.get("shape") or ()),
-            dtype=inline.dtype if inline else wire.get("dtype") or "float32",
-            strides=tuple(strides) if strides is not None else None,
-            init=TensorInit.from_wire(init) if init is not None else None,
-            data=inline,
-        )
-
-    def to_wire(self) -> dict[str, Any]:
-        return _without_none(
-            {
-                "shape": list(self.shape),
-                "dtype": self.dtype,
-                "strides": list(self.strides) if self.strides is not None else None,
-                "init": self.init.to_wire() if self.init else None,
-                "data": self.data.to_wire() if self.data else None,
-            }
-        )
+        data = wire.get("data")
+        # The original takes shape and dtype from the inline data, not from the spec beside it.
+        return super().from_wire(wire if data is None else wire | {name: data.get(name) for name in ("shape", "dtype")})
 
 
 @dataclass(frozen=True)
-class Argument:
+class Argument(Wire):
     """One argument, in calling order. `role` is input, output or inout.
 
     `is_meta` marks a Triton constexpr, `is_constant` a tensor in a CUDA source's `__constant__` variable of that name.
@@ -146,44 +105,13 @@ class Argument:
         spec = self.tensor_spec
         return self.role == "output" and spec is not None and spec.init is None and spec.data is None
 
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        spec = wire.get("tensor_spec")
-        return cls(
-            name=wire["name"],
-            type=wire["type"],
-            value=_coerced(wire["type"], wire.get("value")),
-            tensor_spec=TensorSpec.from_wire(spec) if spec is not None else None,
-            role=wire.get("role") or "input",
-            is_meta=bool(wire.get("is_meta", False)),
-            is_constant=bool(wire.get("is_constant", False)),
-        )
-
     def to_wire(self) -> dict[str, Any]:
-        return _without_none(
-            {
-                "name": self.name,
-                "type": self.type,
-                "value": self.value,
-                "tensor_spec": self.tensor_spec.to_wire() if self.tensor_spec else None,
-                "role": self.role,
-                "is_meta": self.is_meta,
-                "is_constant": self.is_constant or None,
-            }
-        )
-
-
-def _coerced(kind: str, value: Any) -> Any:
-    # {"type": "float", "value": 2} is a float: JSON writers drop the ".0".
-    if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind == "int" and isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+        # A kernel's digest depends on it.
+        return {name: value for name, value in super().to_wire().items() if name != "is_constant" or value}
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Wire):
     """Launch geometry. None stands for the backend's default; `shared_mem` is dynamic shared memory in bytes."""
 
     grid: tuple[Dimension, Dimension, Dimension] | None = None
@@ -194,24 +122,7 @@ class Launch:
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        return cls(
-            grid=_dimensions(wire.get("grid")),
-            block=_dimensions(wire.get("block")),
-            shared_mem=wire.get("shared_mem"),
-            num_warps=wire.get("num_warps"),
-            num_stages=wire.get("num_stages"),
-        )
-
-    def to_wire(self) -> dict[str, Any]:
-        return _without_none(
-            {
-                "grid": list(self.grid) if self.grid else None,
-                "block": list(self.block) if self.block else None,
-                "shared_mem": self.shared_mem,
-                "num_warps": self.num_warps,
-                "num_stages": self.num_stages,
-            }
-        )
+        return super().from_wire(wire | {name: _dimensions(wire.get(name)) for name in ("grid", "block")})
 
 
 def _dimensions(wire: Any) -> tuple[Dimension, Dimension, Dimension] | None:
@@ -229,7 +140,7 @@ def _dimensions(wire: Any) -> tuple[Dimension, Dimension, Dimension] | None:
 
 
 @dataclass(frozen=True)
-class IOContract:
+class IOContract(Wire):
     """All arguments in calling order, and the launch."""
 
     args: tuple[Argument, ...] = ()
@@ -249,13 +160,3 @@ class IOContract:
     def scalars(self) -> dict[str, int | float]:
         """The numeric arguments by name, for launch expressions."""
         return {a.name: a.value for a in self.args if isinstance(a.value, (int, float)) and not a.is_tensor}
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        return cls(
-            args=tuple(Argument.from_wire(argument) for argument in wire.get("args") or ()),
-            launch=Launch.from_wire(wire.get("launch") or {}),
-        )
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"args": [argument.to_wire() for argument in self.args], "launch": self.launch.to_wire()}

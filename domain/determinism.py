@@ -60,16 +60,6 @@ class Batch:
     reason: str | None = None
     """Why it is untested, or why no other batch size was tried."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "verdict": self.verdict.value,
-            "rows": self.rows,
-            "differing_rows": self.differing_rows,
-            "sizes": self.sizes,
-            "reason": self.reason,
-        }
-
 
 @dataclass(frozen=True)
 class Determinism:
@@ -89,7 +79,7 @@ class Determinism:
         return {
             "processes": self.processes,
             "outputs": [output.to_dict() for output in self.outputs],
-            "batch": self.batch.to_dict(),
+            "batch": asdict(self.batch),
             "untested": self.untested,
             "flags": [asdict(flag) for flag in self.flags],
         }

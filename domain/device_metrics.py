@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+
+from domain.wire import Wire
 
 MAX_METRICS = 32
 MAX_METRIC_CHARS = 160
@@ -33,18 +34,8 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True)
-class CounterRequest:
+class CounterRequest(Wire):
     """A level, and further metrics by name: sorted, without duplicates."""
 
     level: Level = Level.BASIC
     metrics: tuple[str, ...] = ()
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any] | bool | None) -> Self | None:
-        """Parses `to_wire`'s form; None if no counters are requested. Records of earlier versions have a boolean."""
-        if isinstance(wire, dict):
-            return cls(Level(wire["level"]), tuple(sorted(set(wire["metrics"]))))
-        return cls() if wire else None
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"level": self.level.value, "metrics": list(self.metrics)}

@@ -6,9 +6,10 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from domain.contract import IOContract
+from domain.wire import Wire
 
 
 class KernelType(StrEnum):
@@ -30,7 +31,7 @@ JITTED = (KernelType.TRITON, KernelType.GLUON)
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Wire):
     """One submitted kernel. `metadata` is free-form; each backend reads the keys it knows.
 
     `is_reference` is its role in the request, and selects the class where the source has two. `under_compile` is
@@ -63,28 +64,6 @@ class Kernel:
         text = json.dumps(replace(self, is_reference=False, case=None).to_wire(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        """Parses a request body that the schema has accepted."""
-        io = wire.get("io")
-        return cls(
-            source_code=wire["source_code"],
-            kernel_type=KernelType(wire["kernel_type"]),
-            io=IOContract.from_wire(io) if io is not None else None,
-            metadata=dict(wire.get("metadata") or {}),
-            is_reference=wire.get("is_reference", False),
-            under_compile=wire.get("under_compile", False),
-            case=wire.get("case"),
-        )
-
     def to_wire(self) -> dict[str, Any]:
-        """The request's form: `from_wire(k.to_wire()) == k`."""
-        wire = {
-            "source_code": self.source_code,
-            "kernel_type": self.kernel_type.value,
-            "io": self.io.to_wire() if self.io is not None else None,
-            "metadata": self.metadata,
-        }
-        internal = {"is_reference": self.is_reference, "under_compile": self.under_compile}
-        case = {"case": self.case} if self.case is not None else {}
-        return wire | {name: value for name, value in internal.items() if value} | case
+        """As every data class, but with `io` always, and internal members only where they are set: see `digest`."""
+        return {"io": None} | {name: value for name, value in super().to_wire().items() if value is not False}

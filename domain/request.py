@@ -10,13 +10,13 @@ from typing import Any, Self
 from domain.budget import Budget
 from domain.cases.case import Case, primary
 from domain.device_metrics import PRINTING_SECONDS, SANITIZER_SECONDS, CounterRequest
-from domain.draw_on import DrawOn
-from domain.input_grade import Strictness
+from domain.inputs import DrawOn, Strictness
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import CANDIDATE, REFERENCE
 from domain.speed.baseline import Baseline
 from domain.speed.confirmation import FirstResult
+from domain.wire import Wire
 
 DEFAULT_NUM_TRIALS = Budget.DEFAULT.effort.num_trials
 DEFAULT_TIMEOUT_S = 120
@@ -28,11 +28,13 @@ DEFAULT_TOLERANCE = 1e-2
 DEFAULT_MATCHED_RATIO = 1 - 1e-6
 """Minimum share of elements within tolerance, where float64 judges the others (docs/adr/0036)."""
 
+_INTERNAL = ("determinism_seed", "owner", "tried")
+"""Fields that the worker sets; they are in no stored request."""
 _NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reuse", "name")
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Wire):
     """The request of one job.
 
     - `reference`: None for /evaluate.
@@ -184,67 +186,9 @@ class Request:
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any]) -> Self:
-        """Parses `to_wire`'s form, into which the API converts HTTP bodies."""
-        reference, confirms = wire.get("reference"), wire.get("confirms")
-        return cls(
-            kernel=Kernel.from_wire(wire["kernel"]),
-            reference=Kernel.from_wire(reference) if reference is not None else None,
-            num_trials=wire["num_trials"],
-            timeout=wire["timeout"],
-            atol=wire.get("atol"),
-            rtol=wire.get("rtol"),
-            matched_ratio=wire.get("matched_ratio", DEFAULT_MATCHED_RATIO),
-            device_metrics=CounterRequest.from_wire(wire.get("device_metrics")),
-            target_precision=wire.get("target_precision", DEFAULT_TARGET_PRECISION),
-            profile=wire.get("profile", False),
-            replay_seed=wire.get("replay_seed"),
-            build_timeout=wire.get("build_timeout"),
-            queue_timeout=wire.get("queue_timeout"),
-            budget=Budget(wire.get("budget", Budget.DEFAULT)),
-            priority=wire.get("priority", DEFAULT_PRIORITY),
-            gpu=wire.get("gpu"),
-            reuse=wire.get("reuse", False),
-            artifacts=tuple(sorted({Form(form) for form in wire.get("artifacts", ())})),
-            sanitize=wire.get("sanitize", False),
-            draw_on=DrawOn(wire.get("draw_on", DrawOn.DEVICE)),
-            determinism=wire.get("determinism", False),
-            gradients=wire.get("gradients", False),
-            strictness=Strictness(wire.get("strictness", Strictness.TASK)),
-            baselines=tuple(sorted({Baseline.EAGER, *map(Baseline, wire.get("baselines", ()))}, reverse=True)),
-            qualify=wire.get("qualify", False),
-            confirms=FirstResult.from_wire(confirms) if confirms is not None else None,
-            cases=tuple(map(Case.from_wire, wire.get("cases", ()))),
-            name=wire.get("name"),
-        )
+        request = super().from_wire(wire)
+        baselines = sorted({Baseline.EAGER, *request.baselines}, reverse=True)
+        return replace(request, artifacts=tuple(sorted(set(request.artifacts))), baselines=tuple(baselines))
 
     def to_wire(self) -> dict[str, Any]:
-        cases = {"cases": [case.to_wire() for case in self.cases]} if self.cases else {}
-        return cases | {
-            "kernel": self.kernel.to_wire(),
-            "reference": self.reference.to_wire() if self.reference is not None else None,
-            "num_trials": self.num_trials,
-            "timeout": self.timeout,
-            "atol": self.atol,
-            "rtol": self.rtol,
-            "matched_ratio": self.matched_ratio,
-            "device_metrics": self.device_metrics.to_wire() if self.device_metrics is not None else None,
-            "target_precision": self.target_precision,
-            "profile": self.profile,
-            "replay_seed": self.replay_seed,
-            "build_timeout": self.build_timeout,
-            "queue_timeout": self.queue_timeout,
-            "budget": self.budget.value,
-            "priority": self.priority,
-            "gpu": self.gpu,
-            "reuse": self.reuse,
-            "artifacts": [form.value for form in self.artifacts],
-            "sanitize": self.sanitize,
-            "draw_on": self.draw_on.value,
-            "determinism": self.determinism,
-            "gradients": self.gradients,
-            "strictness": self.strictness.value,
-            "baselines": [baseline.value for baseline in self.baselines],
-            "qualify": self.qualify,
-            "confirms": self.confirms.to_wire() if self.confirms is not None else None,
-            "name": self.name,
-        }
+        return {name: value for name, value in super().to_wire().items() if name not in _INTERNAL}

@@ -31,7 +31,7 @@ def installed() -> list[Gpu]:
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         return [
-            Gpu(index, _text(pynvml.nvmlDeviceGetUUID(handle)), _text(pynvml.nvmlDeviceGetName(handle)))
+            Gpu(index, pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle))
             for index, handle in enumerate(handles)
         ]
     finally:
@@ -59,7 +59,3 @@ def _named(gpus: list[Gpu], name: str) -> Gpu:
             return gpu
     there = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus) or f"none; leave GPU_DEVICE unset or say {CPU_ONLY}"
     raise DeviceError(f"{name!r} is no GPU of this machine. Its GPUs: {there}")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

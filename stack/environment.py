@@ -8,7 +8,6 @@ from pathlib import Path
 from domain.paths import ROOT
 from domain.settings import Settings
 
-"""The project's folder, in which every process starts, so that `api`, `tasks` and `celeryconfig` are importable."""
 PERSISTENT = "/var/tmp"
 
 

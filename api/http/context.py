@@ -1,4 +1,4 @@
-"""The objects that every endpoint uses: the job records, long polling, webhooks and the connection to Redis."""
+"""The objects that every endpoint uses: the job records, long polling, and the connection to Redis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from api.webhook_dispatcher import Dispatcher
 from domain.settings import settings
 from tasks.jobs.job_notifier import JobNotifier
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.webhook_outbox import Webhooks
 from tasks.node.broker_settings import BrokerCheck
 from tasks.node.redis_client import connect
 
@@ -32,7 +31,6 @@ class AppContext:
     redis: Redis
     records: JobStore
     long_poll: LongPoll
-    webhooks: Webhooks
     dispatcher: Dispatcher
     broker: BrokerCheck
 
@@ -45,7 +43,6 @@ def create_context(app: Flask, long_poll: int = WAITERS) -> AppContext:
         redis,
         records,
         LongPoll(records, JobNotifier(redis, long_poll)),
-        Webhooks(redis),
         Dispatcher(redis, records),
         BrokerCheck(redis),
     )

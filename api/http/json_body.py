@@ -12,20 +12,7 @@ from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from api.http.body_memory import BODIES, BodyReservation, NoRoom
 from api.http.limits import BODY_BYTES_PER_S, BODY_S, READERS, SMALL_BODY
-from api.http.strict_json import BodyError, Path, cost, parse
-
-__all__ = [
-    "BodyError",
-    "BodyLate",
-    "MediaTypeError",
-    "NoRoom",
-    "Path",
-    "has_unread_body",
-    "load",
-    "parse",
-    "release",
-    "would_block",
-]
+from api.http.strict_json import BodyError, cost, parse
 
 _PIECE = 1 << 20
 _READ = "kernel_eval.body_read"

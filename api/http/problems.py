@@ -17,7 +17,9 @@ from marshmallow import ValidationError
 from redis.exceptions import RedisError
 from werkzeug.http import HTTP_STATUS_CODES
 
-from api.http.json_body import BodyError, BodyLate, MediaTypeError, NoRoom, Path, has_unread_body
+from api.http.body_memory import NoRoom
+from api.http.json_body import BodyLate, MediaTypeError, has_unread_body
+from api.http.strict_json import BodyError, Path
 from api.pages import next_step
 from api.pages.rendering import page
 from api.schemas.fields import MISSING, REMOVE, UNKNOWN

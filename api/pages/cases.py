@@ -10,7 +10,7 @@ from typing import Any
 from api.pages import words
 from api.pages.axis import Axis, Mark
 from api.pages.interval_plot import IntervalPlot, Measured, interval_plot
-from api.pages.speedup import LEFT, RIGHT, SpeedupFigure, speedup_figure
+from api.pages.speedup import LEFT, RIGHT
 from domain.result import Status
 
 ROW, TOP = 34.0, 22.0
@@ -22,11 +22,13 @@ Case = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A case in the drawing, `y` its middle."""
+    """A case in the drawing: `y` its middle, and the places of its speed-up and of the interval's ends."""
 
     name: str
     y: float
-    speedup: SpeedupFigure
+    low: float
+    ratio: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,14 @@ class CasesFigure:
 
 def cases_figure(result: Mapping[str, Any]) -> CasesFigure | None:
     """The drawing; None unless several cases have a speed-up."""
-    timed = [case for case in result.get("cases") or () if case.get("speedup")]
-    drawn = [(case, figure) for case in timed if (figure := speedup_figure(case["speedup"])) is not None]
+    drawn = [case for case in result.get("cases") or () if ((case.get("speedup") or {}).get("ratio") or 0) > 0]
     if len(drawn) < 2:
         return None
-    ends = [end for case, _ in drawn for end in _ends(case["speedup"])]
+    ends = [end for case in drawn for end in _ends(case["speedup"])]
     axis = Axis.over([*ends, 0.9, 1.1], LEFT, RIGHT, powers=True)
     rows = [
-        CaseRow(case["name"][:MAX_NAME], TOP + ROW * number + 22, _placed(figure, case["speedup"], axis))
-        for number, (case, figure) in enumerate(drawn)
+        CaseRow(case["name"][:MAX_NAME], TOP + ROW * number + 22, *_places(case["speedup"], axis))
+        for number, case in enumerate(drawn)
     ]
     axis_y = TOP + ROW * len(rows) + 8
     mean = (result.get("speedup") or {}).get("ratio")
@@ -97,11 +98,8 @@ def _ends(speedup: Mapping[str, Any]) -> list[float]:
     return [float(ratio or 1.0), float(low or ratio or 1.0), float(high if high is not None else ratio or 1.0)]
 
 
-def _placed(figure: SpeedupFigure, speedup: Mapping[str, Any], axis: Axis) -> SpeedupFigure:
-    """The case's figure with its positions on the axis of all cases."""
+def _places(speedup: Mapping[str, Any], axis: Axis) -> tuple[float, float, float]:
+    """The low end, the ratio and the high end on the axis; an end that the interval lacks is the axis's own."""
     ratio, low, high = _ends(speedup)
-    low_at = axis.start if figure.open_low else axis.place(low)
-    high_at = axis.end if figure.open_high else axis.place(high)
-    return SpeedupFigure(
-        low_at, axis.place(ratio), high_at, axis.place(1.0), "middle", [], figure.open_low, figure.open_high
-    )
+    low_at = axis.place(low) if speedup.get("ci_low") else axis.start
+    return low_at, axis.place(ratio), axis.end if speedup.get("ci_high") is None else axis.place(high)

@@ -29,7 +29,7 @@ Path = tuple[int | str, ...]
 
 
 class CasesField(Anything):
-    """The cases of a request, parsed."""
+    """The cases of a request, which `CaseContracts` parses before the schema reads the body."""
 
     def __init__(self) -> None:
         argument = {"type": "object", "additionalProperties": True}
@@ -52,12 +52,6 @@ class CasesField(Anything):
                 "`timed` one is only validated.",
             }
         )
-
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> list[Case]:
-        try:
-            return parse_cases(value)
-        except CaseError as error:
-            raise ValidationError(_at(error.path, str(error))) from error
 
 
 class CaseContracts:

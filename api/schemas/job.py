@@ -105,34 +105,14 @@ def _in_words(view: JobView) -> dict[str, Any]:
     }
 
 
-def explanation_field() -> fields.String:
-    """A field of a job and of its result."""
-    return fields.String(metadata={"description": "What was found, in a sentence."})
-
-
-def next_field() -> fields.String:
-    """A field of a job and of its result."""
-    return fields.String(required=True, metadata={"description": "What to do next, in a sentence."})
-
-
 def listed_next_field() -> fields.String:
     """A field of a job in a list."""
     return fields.String(allow_none=True, metadata={"description": "What to do next, in a sentence; null: it passed."})
 
 
-def report_field() -> fields.String:
-    """A field of a job and of its result."""
-    return fields.String(metadata={"description": "The path of the page for a person."})
-
-
 def name_field() -> fields.String:
     """A field of everything about a job."""
     return fields.String(allow_none=True, metadata={"description": "The request's `name`; null: it has none."})
-
-
-def summary_field() -> fields.Nested:
-    """A field of a job and of its result."""
-    return fields.Nested(SummarySchema, allow_none=True, metadata={"description": "In short; null: no verdict."})
 
 
 def ignored_field() -> fields.List[Any]:
@@ -233,8 +213,17 @@ class JobSummarySchema(Schema):
     error = fields.String(
         allow_none=True, metadata={"description": "Why a job failed or was cancelled; null in every other state."}
     )
-    summary = summary_field()
+    summary = fields.Nested(SummarySchema, allow_none=True, metadata={"description": "In short; null: no verdict."})
     next = listed_next_field()
+
+
+class InWordsSchema(Schema):
+    """The members of a job and of its result for a person."""
+
+    explanation = fields.String(metadata={"description": "What was found, in a sentence."})
+    next = fields.String(required=True, metadata={"description": "What to do next, in a sentence."})
+    report = fields.String(metadata={"description": "The path of the page for a person."})
+    ignored = ignored_field()
 
 
 class FlagSchema(Schema):
@@ -251,22 +240,18 @@ class FlagSchema(Schema):
     )
 
 
-class ResultSchema(Schema):
+class ResultSchema(InWordsSchema):
     """The original service's response, with our additions; `kernel_exec_result` is about the (custom) kernel."""
 
     job_id = fields.String(required=True)
     name = name_field()
     status = fields.String(required=True, metadata={"description": '"success": a verdict was reached, whatever it is.'})
     verdict = fields.String(required=True)
-    explanation = explanation_field()
-    next = next_field()
-    summary = summary_field()
+    summary = fields.Nested(SummarySchema, allow_none=True, metadata={"description": "In short; null: no verdict."})
     flags = fields.List(
         fields.Nested(FlagSchema),
         metadata={"description": "All that qualifies the verdict. docs/errors.md has the codes."},
     )
-    report = report_field()
-    ignored = ignored_field()
     pod_name = fields.String(allow_none=True)
     pod_ip = fields.String(allow_none=True)
     gpu_type = fields.String()
@@ -303,13 +288,9 @@ class ResultSchema(Schema):
     )
 
 
-class JobSchema(JobSummarySchema):
+class JobSchema(InWordsSchema, JobSummarySchema):
     """A job; `result` is the body that waiting for it would have returned."""
 
-    explanation = explanation_field()
-    next = next_field()
-    report = report_field()
-    ignored = ignored_field()
     result = fields.Nested(
         ResultSchema, required=True, allow_none=True, metadata={"description": "null until the job has completed."}
     )

@@ -11,7 +11,7 @@ from api.schemas.device_metrics import CountersField
 from api.schemas.fields import Flag, Items, LenientSchema, Part, RealNumber, Text, WholeNumber, one_of
 from api.schemas.webhook import WebhookSchema
 from domain.budget import Budget
-from domain.draw_on import DrawOn
+from domain.inputs import DrawOn
 from domain.listing import Form
 from domain.plain_text import plain
 from domain.request import DEFAULT_PRIORITY, DEFAULT_TIMEOUT_S

@@ -14,9 +14,8 @@ from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_fie
 from api.schemas.kernel import CONTRACT_REQUIRED, KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
-from domain.draw_on import DrawOn
 from domain.gradients import ONE_CASE
-from domain.input_grade import Strictness
+from domain.inputs import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
 from domain.settings import settings
@@ -245,34 +244,17 @@ def _request(
     data: dict[str, Any],
     contracts: CaseContracts | None = None,
 ) -> Request:
-    budget = Budget(data["budget"])
+    effort = Budget(data["budget"]).effort
     # Without the field, the operator's setting applies.
-    requested = data.get("device_metrics", CounterRequest.from_wire(settings().enable_device_metrics))
+    requested = data.get("device_metrics", CounterRequest() if settings().enable_device_metrics else None)
     return Request.from_wire(
-        {
+        {"num_trials": effort.num_trials, "target_precision": effort.target_precision}
+        | data
+        | {
             "kernel": kernel,
             "reference": reference,
-            "num_trials": data.get("num_trials", budget.effort.num_trials),
-            "target_precision": data.get("target_precision", budget.effort.target_precision),
-            "budget": budget,
-            "timeout": data["timeout"],
-            "atol": data.get("atol"),
-            "rtol": data.get("rtol"),
-            "matched_ratio": data.get("matched_ratio", DEFAULT_MATCHED_RATIO),
             "device_metrics": requested.to_wire() if requested is not None else None,
-            "sanitize": data.get("sanitize", False),
-            "profile": data.get("profile", False),
-            "artifacts": data.get("artifacts", []),
-            "replay_seed": data.get("replay_seed"),
-            "draw_on": data.get("draw_on", DrawOn.DEVICE),
-            "determinism": data.get("determinism", False),
-            "gradients": data.get("gradients", False),
-            "strictness": data.get("strictness", Strictness.TASK),
-            "baselines": data.get("baselines", []),
             "cases": contracts.all() if contracts is not None else [],
-            "build_timeout": data["build_timeout"],
-            "queue_timeout": data["queue_timeout"],
-            "priority": data["priority"],
             "gpu": data["gpu"].lower() if data["gpu"] is not None else None,
             "reuse": data["reuse"] == ALLOW,
             "name": data["name"] or None,

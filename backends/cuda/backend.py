@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
 from backends.cuda.argument_packing import check_arguments, check_constants, mismatched_pointers
@@ -13,7 +13,7 @@ from backends.cuda.signature import Parameter, constants, without_table
 from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.result import Status
 
 DEFAULT_ARCH = "sm_90"
@@ -25,8 +25,6 @@ CUBIN, PTX, PLAN = "kernel.cubin", "kernel.ptx", "kernel.json"
 
 class CudaBackend(Backend):
     """Raw CUDA C++ with one or many `__global__` functions."""
-
-    kernel_type: ClassVar[KernelType] = KernelType.CUDA
 
     def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         """Compiles to machine code in `folder`, and checks the contract against the kernel's parameters."""

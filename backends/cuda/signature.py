@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+
+from domain.wire import Wire
 
 _TABLE = "__ke_signature"
 _MARK = 0x4B45
@@ -125,7 +126,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(Wire):
     """One parameter's type. `size` is in bytes, and `target` is a pointer's target type.
 
     `kind` is a value of `_KINDS`; where only PTX was available, "word" (integer or pointer) or "bytes".
@@ -152,14 +153,6 @@ class Parameter:
             case "word" | "bytes":
                 return f"{self.size}-byte value"
         return _NAMES.get(self.kind, self.kind)
-
-    def to_wire(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Self:
-        target = wire["target"]
-        return cls(wire["kind"], wire["size"], cls.from_wire(target) if target else None, wire["const"])
 
 
 def spell(parameters: list[Parameter]) -> str:

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from backends.base import ALONE, Artifact, Backend, ContractLaunch, Executable, Target, Task
 from backends.dry_run.child import DryRun, World, dry_run
 from backends.dry_run.example import Example, may_compile
+from backends.dtypes import is_computed
 from backends.extensions import jit_build
 from backends.languages import registry
 from backends.languages.language import Unfollowed
@@ -36,10 +37,9 @@ from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.rng_state import rng_snapshot, seed_everything
 from domain.cases.case import keyword_arguments
-from domain.draw_on import DrawOn
-from domain.dtype import CODES
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace
@@ -282,7 +282,7 @@ class PythonExecutable(Executable):
         return list(self._found.values())
 
     def call_double(self, args: list[Any]) -> Any:
-        doubled = replace(args, torch.Tensor, _doubled)
+        doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if is_computed(tensor) else tensor)
         single = self._callable
         if single is self._instance:
             model: Any = copy.deepcopy(single)
@@ -424,11 +424,6 @@ def _why_unusable(init: list[Any] | None) -> str:
     if unserializable:
         return f"of the reference's some cannot cross to another process ({unserializable}): define it here too"
     return f"the reference's {len(init)} do not fit"
-
-
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    is_code = str(tensor.dtype).removeprefix("torch.") in CODES  # Sources read those as bits.
-    return tensor.double() if tensor.is_floating_point() and not is_code else tensor
 
 
 def _takes(own: torch.Tensor, value: Any) -> bool:

@@ -20,7 +20,7 @@ from backends.python.base import PythonBackend
 from backends.source.entry_point import Entry
 from domain.contract import IOContract
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.result import Status
 
 
@@ -29,8 +29,6 @@ class CudaSourceBackend(PythonBackend):
 
     Without host code, NVRTC compiles it (`backends.cuda`).
     """
-
-    kernel_type = KernelType.CUDA
 
     def build(self, kernel: Kernel, folder: Path, target: Target, task: Task = ALONE) -> Artifact:
         if kernel.host_function is None:

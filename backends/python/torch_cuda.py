@@ -16,7 +16,7 @@ from backends.python import cpp_file
 from backends.python.base import PythonBackend
 from backends.source.entry_point import named_function
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.result import Status
 
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(\s*(\w+)")
@@ -40,8 +40,6 @@ class TorchCudaBackend(PythonBackend):
     A source in C++ is compiled whole. Its functions are those that it binds itself (PYBIND11_MODULE, TORCH_LIBRARY),
     else `metadata.functions`, else all that take or return a torch::Tensor.
     """
-
-    kernel_type = KernelType.TORCH_CUDA
 
     def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
         if not cpp_file.is_cpp(kernel.source_code):

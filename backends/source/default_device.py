@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from backends.base import Target
-from domain.draw_on import DrawOn
+from domain.inputs import DrawOn
 
 MAX_DEPTH = 4
 """Maximum nesting of containers and objects in which `keeps_other_tensors` searches."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
@@ -18,7 +18,7 @@ from backends.triton.aot_compile import compile_ahead
 from backends.triton.launch import TritonLaunch, Unbound, bind, function_of
 from domain.contract import IOContract
 from domain.fault import KernelFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.result import Status
 
 _KERNEL_TYPES = (JITFunction, InterpretedFunction, Autotuner, Heuristics)
@@ -31,8 +31,6 @@ class TritonBackend(PythonBackend):
     A source whose metadata name a function or class, or that has a `Model`, is called as Python instead. The same holds
     for a source with `kernel_fn` or just one function, unless the contract has a grid.
     """
-
-    kernel_type: ClassVar[KernelType] = KernelType.TRITON
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         kernels = _kernels(module)
@@ -83,12 +81,6 @@ class TritonBackend(PythonBackend):
             return False
         # A kernel may itself be called kernel_fn, and looks callable.
         return not isinstance(resolved.target, _KERNEL_TYPES)
-
-
-class GluonBackend(TritonBackend):
-    """Gluon's kernels are Triton's, written at the level of layouts."""
-
-    kernel_type = KernelType.GLUON
 
 
 def _kernels(module: ModuleType) -> dict[str, Any]:

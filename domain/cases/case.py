@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from domain.contract import IOContract
+from domain.wire import Wire
 
 MAX_CASES = 32
 MAX_ARGUMENTS = 32
@@ -31,7 +32,7 @@ class CaseError(ValueError):
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Wire):
     """One case of a job.
 
     - `arguments`: JSON-ready; of a case from `get_cases()` only for display.
@@ -57,16 +58,6 @@ class Case:
     def label(self) -> str:
         """The case in a message."""
         return "a hidden case" if self.hidden else f"case {self.name!r}"
-
-    @classmethod
-    def from_wire(cls, wire: Mapping[str, Any]) -> Self:
-        contracts = {role: IOContract.from_wire(io) for role, io in wire.get("contracts", {}).items()}
-        return cls(wire[NAME], wire[ARGUMENTS], wire[HIDDEN], wire[TIMED], contracts=contracts)
-
-    def to_wire(self) -> dict[str, Any]:
-        contracts = {role: io.to_wire() for role, io in self.contracts.items()}
-        wire = {NAME: self.name, ARGUMENTS: self.arguments, HIDDEN: self.hidden, TIMED: self.timed}
-        return wire | {"contracts": contracts} if contracts else wire
 
 
 def parse_cases(wire: Any) -> list[Case]:

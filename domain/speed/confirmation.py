@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from domain.result import Speedup
+from domain.wire import Wire
 
 
 class Finding(StrEnum):
@@ -34,7 +35,7 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True)
-class FirstResult:
+class FirstResult(Wire):
     """The result that is to be confirmed. Its verdict is `passed`, as a job without a speed-up has nothing to confirm.
 
     `gpu_model` is the model that it ran on, as requests name it; `host` and `gpu_index` are the card, None on a CPU.

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack  # type: ignore[attr-defined]
 
-from domain.dtype import CODES
+from backends.dtypes import CODE_DTYPES
 from domain.value import TensorRef
 from sandbox.protocol import cuda_driver
 from sandbox.protocol.sealed_memory import sealed_memory
 
 ALIGNMENT = 512
-_BYTES = {getattr(torch, name): torch.uint8 for name in CODES}
+_BYTES = dict.fromkeys(CODE_DTYPES, torch.uint8)
 COPIED_AS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64} | _BYTES
 """Types of the same size for those that PyTorch cannot copy in every way on a GPU."""
 

@@ -10,14 +10,14 @@ import numpy
 import torch
 
 from backends.base import Target
+from backends.dtypes import TORCH_DTYPES
 from domain import value as values
-from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.result import Status
 from domain.value import MAX_DEPTH, CodecError, TensorRef
 from sandbox.protocol.arena import Arena, begins_in, copy_all, describe, view
 
-CROSSING = frozenset(getattr(torch, name) for name in ITEM_BYTES if hasattr(torch, name))
+CROSSING = frozenset(TORCH_DTYPES.values())
 """Element types that cross. Compared by identity and not by name, because this runs for every call's outputs."""
 
 Keys = tuple[Any, ...] | None

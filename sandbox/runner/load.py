@@ -1,4 +1,4 @@
-"""Loads a kernel in its runner, optionally with noise on its constant parameters."""
+"""Loads the kernel of a message in its runner, optionally with noise on its constant parameters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from domain import value as values
 from domain.kernel import Kernel
 from sandbox.protocol.channel import Message
 from sandbox.runner.parameter_noise import left_global_state, noised_parameters
+
+
+def assignment(message: Message) -> tuple[Kernel, Target]:
+    """The submission, and the target that it is built for."""
+    return Kernel.from_wire(message["kernel"]), Target.from_wire(message["target"])
 
 
 def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:

@@ -33,8 +33,7 @@ from sandbox.runner.flop_count import count_flops
 from sandbox.runner.launch_count import count_launches
 from sandbox.runner.launch_latency import launch_times_ms
 from sandbox.runner.launch_tracer import trace_launches
-from sandbox.runner.load import load_kernel
-from sandbox.runner.message_args import assignment
+from sandbox.runner.load import assignment, load_kernel
 from sandbox.runner.null_kernel import NullKernel
 from sandbox.runner.output_aliasing import OutputAliasing
 from sandbox.runner.output_views import argument_views, detached_outputs
@@ -139,7 +138,7 @@ class Runner:
 
     def load_null(self, message: Message) -> Message:
         """Loads the trusted null kernel instead of a submission, to measure windows that compute nothing."""
-        self.target = Target(message["target"]["device"], message["target"]["arch"])
+        self.target = Target.from_wire(message["target"])
         self._open_device()
         self.executable = NullKernel(self.target)
         return {"op": "ok"}

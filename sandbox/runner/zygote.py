@@ -51,27 +51,20 @@ HOST = "cpu"
 """Stands in for a GPU's architecture."""
 
 
-def preload() -> dict[str, str]:
-    """Imports what submissions use, and returns what is missing. A submission that needs it gets an ImportError later.
+def preload() -> None:
+    """Imports what submissions use. A submission that needs what is missing gets an ImportError later.
 
     All modules that run inside a runner must be importable: a runner cannot read the project's folder. Otherwise it
     raises ImportError: the service's fault, never a kernel's.
     """
-    missing: dict[str, str] = {}
-    for name in PRELOADED:
-        try:
+    # Most workers have none of the languages: a source that needs one hears how it is added.
+    for name in (*PRELOADED, *(language.module for language in LANGUAGES if language.preloaded)):
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
-        except Exception as error:
-            missing[name] = f"{type(error).__name__}: {error}"
-    for language in LANGUAGES:
-        if language.preloaded:  # Most workers have none of them: a source that needs one hears how it is added.
-            with contextlib.suppress(Exception):
-                importlib.import_module(language.module)
     for package in OUR_CODE:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.startswith(SUPERVISOR):
                 importlib.import_module(module.name)
-    return missing
 
 
 @contextlib.contextmanager
@@ -162,7 +155,7 @@ def main() -> None:
     arch = sys.argv[2]
     gpu = arch != HOST
     with no_device_visible():
-        missing = preload()
+        preload()
         if gpu:
             cache_key.cache_identity(arch)
             fake_tensors.preload()
@@ -174,7 +167,7 @@ def main() -> None:
     # Runners share these objects: the collector never moves or scans them again.
     gc.collect()
     gc.freeze()
-    control.send({"op": READY, "missing": missing, **abilities(confinement)})
+    control.send({"op": READY, **abilities(confinement)})
     runners: set[int] = set()
     while True:
         try:

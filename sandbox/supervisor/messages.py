@@ -12,9 +12,9 @@ import torch
 
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain import value as values
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.gradients import MOST_SCALE, GradientPlan
+from domain.inputs import DrawOn
 from domain.listing import Form
 from domain.result import Status
 from domain.value import MAX_BYTES, CodecError, TensorRef

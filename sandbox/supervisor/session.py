@@ -13,10 +13,10 @@ import torch
 from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
 from domain.cases.case import Case, CaseError, parse_cases
-from domain.draw_on import DrawOn
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.gradients import GradientPlan
+from domain.inputs import DrawOn
 from domain.kernel import Kernel
 from domain.listing import Form
 from domain.result import Status
@@ -101,11 +101,11 @@ class Session:
         With `one_queue` all streams share a hardware queue. The context opens in half the time, but a waiting stream
         blocks all others.
         """
-        self.runner.send({"op": "open_device", "target": asdict(self.target), "one_queue": one_queue})
+        self.runner.send({"op": "open_device", "target": self.target.to_wire(), "one_queue": one_queue})
 
     def warm_libraries(self) -> None:
         """Has the runner load what nearly every kernel uses, in its context; `wait_until_open` waits for it."""
-        self.runner.send({"op": "warm_libraries", "target": asdict(self.target)})
+        self.runner.send({"op": "warm_libraries", "target": self.target.to_wire()})
 
     def wait_until_open(self) -> None:
         """Waits for the context, or for the libraries."""
@@ -116,7 +116,9 @@ class Session:
 
         Call it before `load`, never after.
         """
-        tries = finite_numbers(self.runner.request({"op": "launches", "target": asdict(self.target)}).get("launch_ms"))
+        tries = finite_numbers(
+            self.runner.request({"op": "launches", "target": self.target.to_wire()}).get("launch_ms")
+        )
         # Other work on the device slows tries differently, and that shows.
         return statistics.median(tries) if tries and max(tries) - min(tries) <= LAUNCHES_AGREE_MS else None
 
@@ -142,7 +144,7 @@ class Session:
             {
                 "op": "load",
                 **self._assignment(kernel),
-                "target": asdict(target),
+                "target": target.to_wire(),
                 "artifact": asdict(artifact),
                 "init": values.encode(init),
                 "seed": seed,
@@ -185,7 +187,7 @@ class Session:
 
     def load_null(self) -> None:
         """Loads the trusted null kernel in place of a submission."""
-        self.runner.request({"op": "load_null", "target": asdict(self.target)})
+        self.runner.request({"op": "load_null", "target": self.target.to_wire()})
         self.call_bytes = 0
 
     def inputs(self, seeds: list[int], *, infer: bool) -> tuple[StackedValues | list[list[Any]] | None, str | None]:
@@ -408,7 +410,7 @@ class Session:
             raise KernelFault(Status.OUT_OF_MEMORY, f"inputs and outputs take {size >> 20} MiB; {allowed}")
 
     def _assignment(self, kernel: Kernel) -> Message:
-        return {"kernel": kernel.to_wire(), "target": asdict(self.target)}
+        return {"kernel": kernel.to_wire(), "target": self.target.to_wire()}
 
     def _decoded(self, wire: Any, copies: int = 1) -> Any:
         try:

@@ -63,8 +63,6 @@ class Zygote:
         self.groups = cgroup.available()
         """Where its runners get their control groups; None where the worker may not create any."""
         ready = self._expect(READY)
-        self.missing: dict[str, str] = ready["missing"]
-        """Libraries that could not be imported, and why."""
         self._has_own_users = bool(ready["has_own_users"])
         self.children_use_gpu: bool = bool(ready["children_use_gpu"])
         """Whether programs that a runner starts can use the GPU, as a tool above a runner must."""

@@ -10,12 +10,12 @@ from functools import cached_property
 
 import torch
 
+from backends.dtypes import is_computed
 from domain import value as values
 from domain.contract import INDEX_KINDS, Argument
 from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
-from validation.dtypes import is_computed
 from validation.inputs.distributions import Distribution, perturbed
 from validation.inputs.structure.input_structure import SETS, InputStructure, TensorStructure, describe, find_structure
 from validation.inputs.structure.variations import varies, vary, with_relations

@@ -12,9 +12,9 @@ import torch
 
 from domain import value as values
 from domain.contract import IOContract
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
+from domain.inputs import DrawOn
 from domain.result import Status
 from domain.value import TensorRef
 from sandbox.protocol.arena import without_contents

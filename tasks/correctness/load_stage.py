@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from domain.draw_on import DrawOn
+from backends.dtypes import CODE_DTYPES
 from domain.fault import KernelFault
+from domain.inputs import DrawOn
 from domain.result import Status
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import WindowSession
@@ -19,7 +20,6 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
 from validation.compare.output_matching import match_outputs
-from validation.dtypes import CODE_DTYPES
 from validation.inputs.contract_inputs import ContractInputs
 
 PROBE_CALLS = 4

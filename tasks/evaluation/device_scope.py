@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from domain.result import Speedup
@@ -14,7 +14,6 @@ from profiling.gpu.xid_errors import CardError
 from tasks.correctness.distribution_check import DistributionSummary
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
-from tasks.correctness.inputs_summary import inputs_summary
 from tasks.correctness.weight_sync import Weights
 from tasks.diagnostics.gpu_fault_attribution import new_card_errors, raise_reported_card_fault
 from tasks.evaluation.cases import JobCases
@@ -130,14 +129,26 @@ class DeviceScope:
             kernel_run.release_device_memory()
         try:
             if not self.use.inputs:
-                replayed = self._job.request.replay_seed is not None
-                summary = inputs_summary(
-                    self.inputs, self.weights, self.distributions, self._job.secret, replayed=replayed
-                )
-                self.use = replace(self.use, inputs=summary)
+                self.use = replace(self.use, inputs=self._inputs_summary())
         finally:
             self.example, self.inputs, self.weights = {}, None, None
             self._job.worker.release_job_memory()
+
+    def _inputs_summary(self) -> dict[str, Any]:
+        """Source of the inputs, weights and distributions that were used, and the secret seed; JSON-ready.
+
+        It is reported after all runners ended, because the seed reveals the inputs.
+        """
+        if self.inputs is None:
+            return {}
+        summary = self.inputs.summary
+        if self.weights is not None and self.weights.summary is not None:
+            summary["weights"] = self.weights.summary
+            summary["weight_findings"] = [asdict(flag) for flag in self.weights.findings]
+        if self.distributions is not None:
+            summary["distributions"] = asdict(self.distributions)
+        replayed = self._job.request.replay_seed is not None
+        return summary | {"replay_seed": f"{self._job.secret:x}", "inputs_replayed": replayed}
 
     def note_card_errors(self) -> None:
         """Reads once which errors of the card the driver reported during this job."""

@@ -9,7 +9,9 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -21,7 +23,6 @@ from tasks.fleet.quarantine import FAULTS, QUARANTINED
 from tasks.fleet.worker_readings import Reading, key
 from tasks.node import fingerprint
 from tasks.node.device_info import Device
-from tasks.node.machine_id import machine
 from tasks.node.periodic_thread import PeriodicThread, failing
 from tasks.node.redis_client import text
 
@@ -38,6 +39,9 @@ SETUPS = "workers:setup"
 
 ALL_MODELS = "gpus"
 """The set of all device models that a worker ever had."""
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""Linux' boot id: new at each boot (random(4)), and shared by all containers of a host."""
 
 PACKAGES = ("celery", "torch", "triton", "cupy-cuda13x", "cuda-bindings")
 
@@ -182,6 +186,15 @@ class Heartbeat:
         except Exception as error:
             log.warning("this worker's metrics are unavailable: %s: %s", type(error).__name__, error)
             return {}
+
+
+@cache
+def machine() -> str | None:
+    """Identifies this boot of the machine and this container, so a process that restarts here is recognised."""
+    try:
+        return f"{BOOT_ID.read_text(encoding='ascii').strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return None
 
 
 def _versions(device: Device) -> dict[str, str]:

@@ -10,8 +10,7 @@ import time
 
 from redis import Redis
 
-from tasks.fleet.heartbeat import EVERY_S, TTL_S
-from tasks.node.machine_id import machine
+from tasks.fleet.heartbeat import EVERY_S, TTL_S, machine
 
 POLL_S = EVERY_S / 8
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from domain.job import Stage, State
 from domain.request import DEFAULT_PRIORITY
+from domain.wire import Wire
 from tasks.jobs.job_summary import Summary
 from tasks.node.redis_client import text
 
@@ -18,17 +19,13 @@ QUEUE_TIMEOUT = "queue_timeout"
 
 
 @dataclass(frozen=True)
-class TimelineEntry:
+class TimelineEntry(Wire):
     """A stage that a job entered; `reason` says why a job went back to the queue, else it is None."""
 
     stage: str
     at: float
     attempt: int
     reason: str | None = None
-
-    def to_wire(self) -> dict[str, Any]:
-        """The entry as JSON: without a reason if there is none."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _handle(requested: str | None) -> Any:
         return pynvml.nvmlDeviceGetHandleByIndex(int(requested or 0))
     every = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     for handle in every:  # CUDA accepts the beginning of a UUID, NVML does not.
-        if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(requested):
+        if pynvml.nvmlDeviceGetUUID(handle).startswith(requested):
             return handle
     return pynvml.nvmlDeviceGetHandleByUUID(requested)
 
@@ -95,19 +95,15 @@ def type_of(gpu_name: str) -> str | None:
 
 
 def _describe(handle: Any) -> Device:
-    gpu_name = _text(pynvml.nvmlDeviceGetName(handle))
+    gpu_name = pynvml.nvmlDeviceGetName(handle)
     card = handle
     with suppress(pynvml.NVMLError):  # A slice of a card (MIG) has its own UUID, but the card's index.
         card = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     return Device(
-        name=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        name=pynvml.nvmlDeviceGetUUID(handle),
         gpu_index=pynvml.nvmlDeviceGetIndex(card),
         gpu_name=gpu_name,
         gpu_type=type_of(gpu_name),
-        driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+        driver=pynvml.nvmlSystemGetDriverVersion(),
         capability=pynvml.nvmlDeviceGetCudaComputeCapability(card),
     )
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

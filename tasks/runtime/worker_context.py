@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from backends.base import Target
 from domain.fault import InfrastructureFault, KernelFault, clear_exception_frames
 from domain.result import REFERENCE, Status
 from domain.settings import settings
@@ -32,7 +33,6 @@ from sandbox.supervisor.arena_eviction import ArenaEviction
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.build_session import BuildSession, deadline_in
-from tasks.node.build_target import detect_target
 from tasks.node.device_info import detect
 from tasks.node.device_lease import quiet, stays_free
 from tasks.node.gpu_process_owners import CardOwners
@@ -366,3 +366,14 @@ class WorkerContext(BuildSession):
 def worker_context() -> WorkerContext:
     """This process's worker context, made on first use."""
     return WorkerContext()
+
+
+def detect_target() -> Target:
+    """The first GPU that this process may see, else the CPU. Raises InfrastructureFault if the GPU does not start."""
+    if not torch.cuda.is_available():
+        return Target("cpu", None)
+    try:
+        major, minor = torch.cuda.get_device_capability(0)
+    except RuntimeError as error:
+        raise InfrastructureFault(f"the GPU does not start: {error}") from error
+    return Target("cuda:0", f"sm_{major}{minor}")

@@ -15,7 +15,7 @@ import yaml
 
 from domain.paths import ROOT
 from domain.settings import settings
-from sandbox.isolation.rights import CAPABILITIES
+from sandbox.isolation.uid import CAPABILITIES
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from redis import Redis
 from api import create_app
 from api.http.context import KEY, AppContext
 from domain.paths import ROOT
-from sandbox.isolation.rights import CAPABILITIES
+from sandbox.isolation.uid import CAPABILITIES
 
 PRESENT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 """The documents that describe the program as it is; the changelog tells how it came to be so."""

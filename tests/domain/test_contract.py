@@ -45,13 +45,6 @@ def test_outputs_are_the_marked_ones_else_every_tensor():
     assert unmarked.outputs == (0, 2)
 
 
-def test_a_float_argument_is_a_float():
-    io = IOContract.from_wire(
-        {"args": [{"name": "scale", "type": "float", "value": 2}, {"name": "n", "type": "int", "value": 4.0}]}
-    )
-    assert [type(argument.value) for argument in io.args] == [float, int]
-
-
 def test_inline_data_decides_shape_and_dtype():
     io = IOContract.from_wire(
         {

@@ -18,7 +18,7 @@ import pytest
 
 from domain.paths import ROOT
 from sandbox.isolation import landlock
-from sandbox.isolation.rights import ORDINARY, Rights
+from tests.rights.rights_sets import ORDINARY, Rights
 
 
 def why_not(rights: Rights) -> str | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from domain.paths import ROOT
 from sandbox.isolation import uid
-from sandbox.isolation.rights import EVERY_SET, Rights
 from sandbox.isolation.rlimits import die_with_parent, no_new_privileges
 from sandbox.isolation.seccomp import NEW_NAMESPACES
 from sandbox.isolation.seccomp_program import (
@@ -31,6 +30,7 @@ from sandbox.isolation.seccomp_program import (
     rule,
 )
 from sandbox.isolation.syscalls import call
+from tests.rights.rights_sets import EVERY_SET, Rights
 
 NEW_MOUNTS = 0x00020000
 READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 32, 4096, 1 << 14, 1 << 18

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from sandbox.isolation.rights import EVERY_SET, Rights
 from tests.rights.host import ROOT, interpreter, require, writable_folder
+from tests.rights.rights_sets import EVERY_SET, Rights
 from tests.sandbox.allowed_operations import honest
 from tests.sandbox.attacks import attacks
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from sandbox.isolation.rights import COMPOSE, WORKER_USER, Rights
 from stack.example import every_example
 from tests.rights.host import interpreter, require, writable_folder
+from tests.rights.rights_sets import COMPOSE, WORKER_USER, Rights
 from tests.rights.worker_run import AGAIN, EXTENSION, api, worked
 
 

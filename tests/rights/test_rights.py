@@ -16,10 +16,10 @@ from domain.kernel import KernelType
 from domain.paths import ROOT
 from sandbox.isolation.file_access import below
 from sandbox.isolation.namespaces import TEMPORARY
-from sandbox.isolation.rights import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
 from stack.example import KERNELS
 from tests.rights.host import interpreter, require, writable_folder
 from tests.rights.restricted_environment import needed
+from tests.rights.rights_sets import EVERY_SET, KUBERNETES, PLAIN_ROOT, Rights
 from tests.rights.worker_run import AGAIN, Worked, api, examples, worked
 
 SEEN = """

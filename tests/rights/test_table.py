@@ -11,8 +11,8 @@ import yaml
 from domain.paths import ROOT
 from domain.settings import SANDBOX_LAYERS
 from sandbox.isolation import namespaces
-from sandbox.isolation.rights import (
-    CAPABILITIES,
+from sandbox.isolation.uid import CAP_SYS_ADMIN, CAPABILITIES
+from tests.rights.rights_sets import (
     COMPOSE,
     EVERY_SET,
     KUBERNETES,
@@ -22,7 +22,6 @@ from sandbox.isolation.rights import (
     WORKER_USER,
     Rights,
 )
-from sandbox.isolation.uid import CAP_SYS_ADMIN
 
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 WORKERS = {name: each for name, each in SERVICES.items() if "cap_add" in each}

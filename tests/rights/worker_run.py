@@ -17,11 +17,11 @@ from redis import Redis
 
 from domain.paths import ROOT
 from domain.result import Status
-from sandbox.isolation.rights import Rights
 from stack.example import FOLDER, Example
 from stack.example_run import Trial
 from tasks.fleet.heartbeat import WorkerView, workers
 from tests.conftest import die_with_parent, free_port
+from tests.rights.rights_sets import Rights
 from tests.stack.serving import READY_S, STOP_S, wait_for
 
 JOBS_S = 180.0

@@ -11,4 +11,4 @@ from sandbox.supervisor.session import Session
 
 
 def build_request(opened: Session, kernel: Kernel) -> Message:
-    return {"op": "build", "task": asdict(ALONE), "kernel": kernel.to_wire(), "target": asdict(opened.target)}
+    return {"op": "build", "task": asdict(ALONE), "kernel": kernel.to_wire(), "target": opened.target.to_wire()}

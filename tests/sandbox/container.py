@@ -1,6 +1,6 @@
 """What root is in a container."""
 
-from sandbox.isolation.rights import CAPABILITIES
+from sandbox.isolation.uid import CAPABILITIES
 
 DOCKERS_CAPABILITIES = 0xA80425FB
 """The fourteen that it leaves root unless told otherwise: without those to read everything, to trace, to mount."""

@@ -18,11 +18,11 @@ from domain.result import Status
 from domain.settings import CONSOLE, JSON
 from kernel_eval_client import untrusted_text
 from stack import demo_report
-from stack.container import ContainerLog
 from stack.example import every_example
 from stack.example_run import Trial
 from stack.log_files import LogBook
 from stack.terminal import Terminal
+from stack.workers import ContainerLog
 from tasks.node.log_config import formatter
 from tests.client.hostile import HOSTILE, MARKUP, obeyed
 

@@ -18,7 +18,7 @@ from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from stack.container import ContainerLog
+from stack.workers import ContainerLog
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit

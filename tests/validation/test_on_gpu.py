@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import Argument, IOContract, TensorInit, TensorSpec
 from domain.dtype import CODES, ITEM_BYTES
 from domain.fault import KernelFault
@@ -17,7 +18,6 @@ from validation.compare import comparison
 from validation.compare.bitwise import identical
 from validation.compare.comparison import CallComparison, compare, compare_stacked
 from validation.compare.tolerance import Tolerance, requested
-from validation.dtypes import torch_dtype
 from validation.evidence.small_outputs import scaled_atols
 from validation.evidence.weak_reference import FixedOutputs, weak_reference
 from validation.inputs import poison_fill

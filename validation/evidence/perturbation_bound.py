@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
+from backends.dtypes import is_computed
 from domain.value import leaves
 from validation.compare.bitwise import bits
 from validation.compare.comparison import describe_element
 from validation.compare.rounding_boundary import rows_in
 from validation.compare.tolerance import Tolerance
-from validation.dtypes import is_computed
 
 SHARE = 8.0
 """Inputs move by rtol divided by this; an output may move this many times as far as it did then. Inputs of a dtype that

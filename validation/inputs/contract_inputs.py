@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from backends.dtypes import torch_dtype, wire_name
 from domain.contract import FOLLOWING_KINDS, Argument, IOContract, TensorSpec
 from domain.fault import InfrastructureFault, KernelFault
 from domain.result import Status
 from domain.value import TensorRef, leaves
 from sandbox.protocol.arena import write
-from validation.dtypes import torch_dtype, wire_name
 from validation.inputs.tensor_source import TensorSource
 from validation.inputs.tensor_spec import allocate, is_random
 

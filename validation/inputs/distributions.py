@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from domain.input_grade import InputGrade
+from domain.inputs import InputGrade
 from sandbox.protocol.arena import stored_shape
 from validation.inputs.layout import with_layout_of
 from validation.inputs.structure.variations import Variation

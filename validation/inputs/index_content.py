@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import INDEX_KINDS, TensorInit
-from validation.dtypes import torch_dtype
 from validation.inputs.random_content import seeded
 
 EMPTY = 1 / 8

@@ -9,9 +9,9 @@ import zlib
 
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import TensorData
 from domain.dtype import ITEM_BYTES
-from validation.dtypes import torch_dtype
 
 
 def inline_tensor(data: TensorData) -> torch.Tensor:

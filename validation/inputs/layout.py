@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from backends.dtypes import wire_name
 from domain.value import TensorRef
-from validation.dtypes import wire_name
 from validation.inputs import poison_fill
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import torch
 
+from backends.dtypes import is_computed
 from validation.compare.bitwise import EQUALITY_BYTES, bits, blocks, count_true
-from validation.dtypes import is_computed
 
 FLOATING_BYTE = 0xFF
 FINITE_BYTE = 0x7B

@@ -24,9 +24,9 @@ from typing import Any
 
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import TensorInit
 from domain.dtype import CODES, COMPLEX, INTEGERS, ITEM_BYTES, PACKED, SCALE_RANGE, code_of
-from validation.dtypes import torch_dtype
 
 RANDOM_KINDS = frozenset({"randn", "uniform", "randint"})
 FIXED_KINDS = frozenset({"zeros", "ones", "full", "arange"})

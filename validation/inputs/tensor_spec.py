@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import INDEX_KINDS, TensorInit, TensorSpec
 from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape, write
 from validation.compare.bitwise import identical
-from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
 from validation.inputs.index_content import index_content
 from validation.inputs.inline_data import inline_tensor

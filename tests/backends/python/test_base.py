@@ -14,7 +14,7 @@ import torch
 from backends.base import Executable
 from backends.python.base import PythonBackend
 from backends.source.entry_point import Entry
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.value import replace
 from tests.backends.loading import CPU, SEED, kernel, tensor
 
@@ -34,8 +34,6 @@ def get_inputs():
 
 class ArrayBackend(PythonBackend):
     """Calls functions with numpy arrays, which share the memory of the tensors."""
-
-    kernel_type = KernelType.TORCH
 
     def entry(self, module: ModuleType, kernel: Kernel) -> Entry:
         entry = super().entry(module, kernel)

@@ -55,12 +55,6 @@ def test_a_missing_entry_point(tmp_path: Path) -> None:
     assert "function pipeline" in fault.message
 
 
-def test_no_entry_point_named(tmp_path: Path) -> None:
-    fault = refusal(kernel(SEQUENCE, "multi_kernel", IO), tmp_path)
-    assert fault.status is Status.COMPILE_ERROR
-    assert "metadata.entry_point" in fault.message
-
-
 @pytest.mark.gpu
 def test_triton_and_cupy_and_torch_in_turn(tmp_path: Path) -> None:
     target = Target("cuda:0", "sm_90")

@@ -14,8 +14,8 @@ from backends.base import Target
 from backends.python.base import PythonExecutable
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
 from backends.source.rng_state import seed_everything
-from domain.draw_on import DrawOn
 from domain.fault import KernelFault
+from domain.inputs import DrawOn
 from tests.backends.loading import CPU, kernel, loaded
 
 CARD = Target("cuda:0", "sm_90")

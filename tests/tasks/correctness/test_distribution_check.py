@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.flags import Flag, FlagCode
-from domain.input_grade import Strictness
+from domain.inputs import Strictness
 from domain.request import Request
 from domain.result import Report, RobustnessFailure, Status
 from tasks.correctness import distribution_check

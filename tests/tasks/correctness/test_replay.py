@@ -8,8 +8,8 @@ import pytest
 from marshmallow import ValidationError
 
 from api.schemas.request import read_compare, read_evaluate
-from domain.draw_on import DrawOn
 from domain.flags import FlagCode
+from domain.inputs import DrawOn
 from domain.result import Outcome
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext

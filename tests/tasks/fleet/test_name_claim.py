@@ -13,10 +13,9 @@ from threading import Event, Thread
 import pytest
 from redis import Redis
 
-from tasks.fleet.heartbeat import NAMES, Heartbeat, workers
+from tasks.fleet.heartbeat import NAMES, Heartbeat, machine, workers
 from tasks.fleet.name_claim import claim
 from tasks.node.device_info import CPU
-from tasks.node.machine_id import machine
 from tests.tasks.example_jobs import until
 from tests.tasks.worker.test_lifecycle import START_S, start_worker
 

@@ -573,7 +573,7 @@ def test_bytes_are_counted_through_a_jobs_life(records: JobStore, redis: Redis) 
 
 
 def test_one_keys_jobs_leave_room_for_others(records: JobStore, redis: Redis) -> None:
-    limits, alice, bob = Limits(memory=10_000), key("alice", 9), key("bob", 9)
+    limits, alice, bob = Limits(memory=9_000), key("alice", 9), key("bob", 9)
     assert records.create("a", EVALUATE, key=alice, limits=limits)
     assert records.create("b", EVALUATE, key=alice, limits=limits) is Refusal.KEY_MEMORY_IS_FULL
     assert records.create("c", EVALUATE, key=bob, limits=limits)

@@ -9,9 +9,9 @@ from redis import Redis
 
 from domain.access import Key
 from domain.budget import Budget
-from domain.draw_on import DrawOn
 from domain.fault import NO_TEMPORARY
 from domain.flags import CUT_SHORT
+from domain.inputs import DrawOn
 from domain.job import State
 from domain.kernel import Kernel, KernelType
 from domain.request import Request

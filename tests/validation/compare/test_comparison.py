@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.dtypes import torch_dtype
 from domain.dtype import CODES, COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
 from domain.result import Comparison
 from tests.validation import oracle
@@ -24,7 +25,6 @@ from validation.compare.comparison import CallComparison, compare, compare_stack
 from validation.compare.element_errors import measure_rows
 from validation.compare.result import Aggregator, merge_comparisons
 from validation.compare.tolerance import Tolerance, requested
-from validation.dtypes import torch_dtype
 from validation.inputs.poison_fill import fill
 
 NAMES = sorted(set(ITEM_BYTES) - CODES)  # Codes are compared as bytes: see `comparable`.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.dtype import CODES, ITEM_BYTES
 from validation.compare.tolerance import requested
-from validation.dtypes import torch_dtype
 from validation.evidence.small_outputs import scaled_atols
 
 DEFAULT = requested(None, None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.dtype import CODES, COMPLEX, FLOATS, ITEM_BYTES
 from domain.flags import FlagCode
 from validation.compare.tolerance import EXACT, Tolerance, effective_tolerance, strict
-from validation.dtypes import torch_dtype
 from validation.evidence.weak_reference import FixedOutputs, weak_reference
 
 COMPARED = sorted(set(ITEM_BYTES) - CODES)

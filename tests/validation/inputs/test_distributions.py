@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from domain.input_grade import InputGrade
+from domain.inputs import InputGrade
 from validation.inputs.distributions import (
     DISTRIBUTIONS,
     OUTLIER,

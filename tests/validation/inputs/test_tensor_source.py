@@ -8,10 +8,10 @@ import random
 import pytest
 import torch
 
+from backends.dtypes import torch_dtype
 from domain.contract import TensorInit, TensorSpec
 from domain.dtype import CODES, ITEM_BYTES
 from validation.compare.bitwise import identical
-from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill
 from validation.inputs import tensor_source as module
 from validation.inputs.contract_inputs import GROUP

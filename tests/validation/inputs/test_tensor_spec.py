@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.dtypes import torch_dtype
 from domain.contract import TensorData, TensorInit, TensorSpec
 from domain.dtype import CODES, COMPLEX, FLOATS, INTEGERS, ITEM_BYTES
 from validation.compare.bitwise import identical
-from validation.dtypes import torch_dtype
 from validation.inputs import poison_fill, random_content
 from validation.inputs.tensor_spec import KINDS, allocate, is_random, make_tensor
 

@@ -48,11 +48,6 @@ class TensorStructure:
         """Whether it holds whole numbers, which may be indices."""
         return bool(self.find(Kind.WHOLE))
 
-    @property
-    def is_free(self) -> bool:
-        """Whether nothing but bounds was found."""
-        return not self.properties and self.fixed is None
-
 
 @dataclass(frozen=True, eq=False)
 class InputStructure:
@@ -60,7 +55,6 @@ class InputStructure:
 
     tensors: tuple[TensorStructure, ...]
     relations: tuple[Relation, ...] = ()
-    sets: int = 1
 
     def relation_of(self, target: int) -> Relation | None:
         """The relation that computes this input, if there is one."""
@@ -85,7 +79,7 @@ def find_structure(sets: Iterable[Sequence[torch.Tensor]]) -> InputStructure:
         relations = [one for one in relations if one.holds(drawn)]
     if count > 1:
         tensors = [_with_fixed(*one, sets=count) for one in zip(tensors, masks, first, strict=True)]
-    return InputStructure(tuple(tensors), tuple(relations), count)
+    return InputStructure(tuple(tensors), tuple(relations))
 
 
 def fits(structure: TensorStructure, drawn: torch.Tensor, varied: torch.Tensor) -> bool:

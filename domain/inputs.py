@@ -1,8 +1,19 @@
-"""The grades of inputs that a comparison runs on, and which of them decide its verdict (docs/adr/0035)."""
+"""The inputs of a call: where a source's own code makes them, and which of them decide a verdict (docs/adr/0035)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class DrawOn(StrEnum):
+    """The device under test, or its host. The random numbers of the two differ under one seed.
+
+    In a request it is where `get_inputs()`, `get_init_inputs()` and constructors shall make the tensors whose device
+    they do not name. In a result it is where they did.
+    """
+
+    DEVICE = "device"
+    HOST = "host"
 
 
 class InputGrade(StrEnum):

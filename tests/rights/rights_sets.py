@@ -1,4 +1,4 @@
-"""The sets of rights that a worker is deployed with: tests/rights runs a worker under each of them.
+"""The sets of rights that a worker is deployed with: the tests here run a worker under each of them.
 
 docker-compose.yml and deploy/kubernetes/ give these rights and no others; a test compares them with this table.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sandbox.isolation.uid import CAPABILITIES
+
 ROOT_USER, SERVICE_USER, ORDINARY_USER = 0, 10001, 54_321
 """User ids: root; the user `service` of worker.Dockerfile; an ordinary account."""
-
-CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7}
-"""Root needs these to give every submission its own user; a container gives it no others (capabilities(7))."""
 
 PUBLIC, PUBLIC_AND_STICKY = 0o777, 0o1777
 """Modes of a folder that everybody may write. With the sticky bit, only a file's or the folder's owner removes a file.

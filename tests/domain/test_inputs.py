@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domain.input_grade import InputGrade, Strictness
+from domain.inputs import InputGrade, Strictness
 
 
 @pytest.mark.parametrize("strictness", Strictness)

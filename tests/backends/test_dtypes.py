@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from backends.dtypes import is_computed, torch_dtype, wire_name
 from domain.dtype import CODES, ITEM_BYTES
 from validation.compare.bitwise import bits, identical, pieces
-from validation.dtypes import is_computed, torch_dtype, wire_name
 from validation.inputs import poison_fill
 
 NAMES = sorted(ITEM_BYTES)
