@@ -5,6 +5,7 @@ HTTP, the report, the command line and the tools for agents all show these sente
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -205,12 +206,22 @@ BY_LITTLE = (
 EVERYWHERE = "Check the formula, the axis, the scale and the weights: it is wrong everywhere, so no bound is at fault."
 AT_ROW_ENDS = "Check the mask or the bound of the last columns: it is wrong at the end of the rows."
 IN_LAST_ROWS = "Check the grid's size, and the bound of the last block: it is wrong in the last rows."
+SCATTERED = (
+    "Check the indexes, and conditions on values; then the formula, the scale and the weights: it is wrong in places "
+    "all over."
+)
+IN_MATRICES = (
+    "Check the indexes and bounds of the dimensions before the last two: some matrices are wrong, others right."
+)
 IN_PART = "Compare with the reference at the first mismatch, and check the indexes: it is wrong in part."
+REFERENCE_ERRS = "Make the reference accumulate in float32: float64 says that it errs, and the kernel much less."
 FEW = "Compare with the reference at the first mismatch: few elements are wrong, by a rounding, a scale or an index."
 MAX_FEW = 0.01
 """Share of wrong elements up to which they are few."""
-MIN_SPREAD = 0.05
-"""Share of wrong elements from which, spread over all rows and columns, no index is suspected."""
+MIN_SPREAD, MIN_DENSE = 0.05, 0.4
+"""Share of wrong elements from which they lie all over, and from which they are the rule where they lie."""
+MIN_RATIO = 2.0
+"""Minimum ratio of the reference's largest error to the kernel's from which the reference is at fault."""
 
 
 def of_result(result: Result, timeout: int | None = None) -> str:
@@ -304,7 +315,10 @@ def _wrong(kernel: Result) -> str | None:
     if difference is not None and difference <= (comparison.get("rtol") or 0.0):
         # No relative difference counts an element whose expected value is 0, or a NaN or an infinity.
         return NO_NUMBER if _has_no_number(comparison.get("first_mismatch") or {}) else AT_ZERO
-    largest = (comparison.get("precision_check") or {}).get("candidate_max_error")
+    precision = comparison.get("precision_check") or {}
+    largest, of_reference = precision.get("candidate_max_error"), precision.get("reference_max_error", 0.0)
+    if largest is not None and of_reference > max(MIN_RATIO * largest, comparison.get("rtol") or 0.0):
+        return REFERENCE_ERRS
     if difference is not None and difference < MAX_LITTLE and (largest is None or largest < MAX_ROUNDING):
         return BY_LITTLE
     return _by_place(where)
@@ -323,11 +337,19 @@ def _by_place(where: Result) -> str | None:
     blocks, share = sum(map(len, where["counts"])), where["mismatch_count"] / max(rows * columns, 1)
     all_over = (top, left, bottom, right) == (0, 0, rows - 1, columns - 1)
     if share > 0.9 or len(found.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
-        return EVERYWHERE
+        if share > 0.9 and _share_of_output(where) < MIN_DENSE:
+            return IN_MATRICES
+        return EVERYWHERE if share > MIN_DENSE else SCATTERED
     if share <= MAX_FEW:
         return FEW
+    if where["mismatch_count"] < MIN_DENSE * (bottom - top + 1) * (right - left + 1):
+        return IN_PART
     if right == columns - 1 and left > 0 and top == 0:
         return AT_ROW_ENDS
     if bottom == rows - 1 and top > 0:
         return IN_LAST_ROWS
     return IN_PART
+
+
+def _share_of_output(where: Result) -> float:
+    return float(where["output_mismatch_count"]) / max(math.prod(where["shape"]), 1)

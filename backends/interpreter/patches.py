@@ -1,8 +1,8 @@
 """Corrects Triton's interpreter where its results differ from a GPU's.
 
 The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
-rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, and lacks
-libdevice. Right kernels would be judged wrong.
+rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, lacks libdevice, and
+knows `tl.cast` by that name alone, not after `cast = tl.cast`. Right kernels would be judged wrong.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _Reduction = ReduceOps.__base__  # The base of scans too; its name differs betwe
 _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
 _original_autotuned_run = Autotuner.run
+_original_patch_lang = interpreter._patch_lang
+_LANGUAGE = {id(value): (of, name) for of in (tl.math, tl) for name, value in vars(of).items() if callable(value)}
 
 
 @cache
@@ -56,9 +58,20 @@ def install() -> None:
     _Reduction.apply = _reduction
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
+    interpreter._patch_lang = _patch_language
     Autotuner.run = _run_first_configuration
     boolean_operators.install()
     libdevice.install(_decoded, _as_stored)
+
+
+def _patch_language(function: Any) -> Any:
+    """Replaces Triton's functions for a call, and those that the source holds under other names too."""
+    names = function.__globals__
+    held = {name: found for name, value in names.items() if (found := _LANGUAGE.get(id(value)))}
+    scope = _original_patch_lang(function)
+    for name, (module, attribute) in held.items():
+        names[name] = getattr(module, attribute)
+    return scope
 
 
 def _run_first_configuration(autotuner: Autotuner, *args: Any, **kwargs: Any) -> Any:

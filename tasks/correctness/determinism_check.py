@@ -28,7 +28,7 @@ from validation.seeds import derive_seed
 CHECK_S = 10.0
 """Maximum time of the check, in s, beside the drawing of two input sets."""
 WINDOWS, MAX_CALLS = 4, 16
-"""Windows on the same inputs, and the maximum number of calls in each: 64 calls, if the memory allows."""
+"""Windows on the same inputs, and the maximum number of calls in each: 64 calls, if memory and time allow."""
 NO_BATCH = "the outputs and an input have no first dimension of the same size, two or more"
 CONTRACT_FIXES_SHAPES = "no other size was tried: the contract fixes the shapes"
 
@@ -58,16 +58,22 @@ class DeterminismCheck:
             kernel_run.open_session.set_deadline(trials.budget.within(CHECK_S))
         try:
             first, other = self._two_sets()
-            calls = max(1, min(MAX_CALLS, trials.memory() // max(trials.bytes_per_call(), 1)))
-            slots = trials.slots(calls)[candidate.role]
+            slots = trials.slots(self._calls_per_window())[candidate.role]
             outputs, findings = self._repeat(slots, first)
         except KernelFault as fault:
-            return Determinism(untested=fault.message)
+            return Determinism(untested=_reason(fault))
         try:
             batch = self._try_batches(slots, first, other, outputs)
         except KernelFault as fault:
-            batch = Batch(BatchVerdict.UNTESTED, reason=f"the kernel failed on rows of two input sets: {fault.message}")
+            reason = f"the kernel failed on rows of two input sets: {_reason(fault)}"
+            batch = Batch(BatchVerdict.UNTESTED, reason=reason)
         return Determinism(1, findings, batch)
+
+    def _calls_per_window(self) -> int:
+        """As many as the memory allows, and a third of the check's time: one window more calls other batches."""
+        by_memory = self._trials.memory() // max(self._trials.bytes_per_call(), 1)
+        by_time = CHECK_S * 1e3 / 3 / (WINDOWS + 1) / max(self._candidate.estimate_ms, 1e-3)
+        return max(1, min(MAX_CALLS, by_memory, int(by_time)))
 
     def _two_sets(self) -> tuple[Arguments, Arguments]:
         """Two input sets of the candidate, in memory of their own."""
@@ -120,7 +126,7 @@ class DeterminismCheck:
                 differing_rows = max(differing_rows, _unlike_rows(expected, actual))
             reason = None if sizes else CONTRACT_FIXES_SHAPES
         except KernelFault as fault:
-            reason = f"no batch of {size} was tried: {fault.message}"
+            reason = f"no batch of {size} was tried: {_reason(fault)}"
         verdict = BatchVerdict.VARIANT if differing_rows else BatchVerdict.INVARIANT
         return Batch(verdict, rows, differing_rows, sizes, reason)
 
@@ -171,6 +177,12 @@ def first_rows(arguments: Arguments, rows: int, size: int) -> Arguments:
         arguments, torch.Tensor, lambda tensor: tensor[:size].clone() if _has_rows(tensor, rows) else tensor
     )
     return smaller
+
+
+def _reason(fault: KernelFault) -> str:
+    """What the fault says; the deadline of this check is not the request's `timeout`."""
+    late = fault.status is Status.TIMEOUT
+    return f"its calls took more than the {CHECK_S:g} s of this check" if late else fault.message
 
 
 def _has_rows(tensor: torch.Tensor, rows: int) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
+from domain.gradients import GradientPlan
 from domain.kernel import KernelType
 from domain.result import Robustness, RobustnessFailure
 from domain.value import leaves
@@ -222,7 +223,8 @@ class Trials:
             return
         reference, candidate = self.kernel_runs
         with candidate.attribute_faults():
-            check_inputs(windows[reference.role], windows[candidate.role])
+            backward = GradientPlan.of(self.example[candidate.role]) is not None
+            check_inputs(windows[reference.role], windows[candidate.role], backward=backward)
         is_reported = all(window.inputs_changed is not None for window in windows.values())
         if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
             self._input_mutation_differs = input_mutation_differs(self.kernel_runs, slots, self.tolerance)

@@ -47,14 +47,19 @@ def check_guards(slots: Slots, window: Window) -> None:
         )
 
 
-def check_inputs(reference: Window, candidate: Window) -> None:
-    """A candidate may modify its inputs only if its contract says inout, or if the reference modifies them too."""
+OWN_OUTPUTS = "copy them first, or, if they are its outputs, mark the arguments inout and return nothing"
+OF_BACKWARD = "write into new tensors, because autograd may pass the same gradient to other operations"
+
+
+def check_inputs(reference: Window, candidate: Window, *, backward: bool) -> None:
+    """A candidate may modify its inputs only if its contract says inout, or if the reference modifies them too.
+
+    `backward` says whether the gradients of the outputs are among the inputs.
+    """
     if candidate.inputs_changed and not reference.inputs_changed:
-        raise KernelFault(
-            Status.WRONG_RESULT,
-            "the kernel changed its inputs, but the reference does not; copy them first, or, if they are its outputs, "
-            "mark the arguments inout and return nothing",
-        )
+        what, advice = ("inputs, or the gradients of its outputs", OF_BACKWARD) if backward else ("inputs", OWN_OUTPUTS)
+        message = f"the kernel changed its {what}, but the reference does not; {advice}"
+        raise KernelFault(Status.WRONG_RESULT, message)
 
 
 def check_first_call(kernel_runs: list[KernelRun], windows: dict[str, Window]) -> None:

@@ -41,7 +41,7 @@ def with_baselines(report: Report, request: Request, evaluate: Callable[[Request
         held_s=report.device.held_s + compiled.device.held_s,
         windows_s=report.device.windows_s + compiled.device.windows_s,
     )
-    return replace(report, baselines=_wire(eager, _result(report, compiled)), device=device)
+    return replace(report, baselines=_wire(eager, _result(report, compiled, request)), device=device)
 
 
 def comparison(request: Request) -> Request:
@@ -63,10 +63,13 @@ def comparison(request: Request) -> Request:
     )
 
 
-def _result(report: Report, compiled: Report) -> BaselineResult:
+def _result(report: Report, compiled: Report, request: Request) -> BaselineResult:
     """The baseline of that comparison; `report` is the kernel's."""
     outcome = compiled.outcome
     found = BaselineResult(Baseline.COMPILE, graph_breaks=outcome.build.get("graph_breaks"))
+    if outcome.status is Status.TIMEOUT and not outcome.compiled:
+        message = f"torch.compile did not end within {request.build_timeout} s; raise `build_timeout`"
+        return replace(found, code=outcome.status.value, message=message)
     if outcome.status is not Status.PASSED:
         return replace(found, code=outcome.status.value, message=first_line(outcome.message))
     both = report.speedup, compiled.speedup

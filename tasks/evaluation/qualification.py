@@ -92,16 +92,24 @@ def _beyond_the_task(request: Request, report: Report) -> Check:
 def _same_bits(request: Request, report: Report) -> Check:
     found, name = report.outcome.determinism, "same_bits"
     if found is None or found.untested or not found.outputs:
-        return Check(name, CheckResult.UNKNOWN, "whether equal inputs give equal bits is not known")
+        return Check(
+            name, CheckResult.UNKNOWN, _unknown("equal inputs give equal bits", found.untested if found else None)
+        )
     if all(output.repeats for output in found.outputs):
         return Check(name, CheckResult.PASSED, f"the same bits every time, in {found.processes} processes")
     return Check(name, CheckResult.FAILED, "equal inputs give other bits from call to call or from process to process")
 
 
+def _unknown(what: str, why: str | None) -> str:
+    return f"whether {what} is not known" + (f" ({why})" if why else "")
+
+
 def _batch_invariant(request: Request, report: Report) -> Check:
     found, name = report.outcome.determinism, "batch_invariant"
     if found is None or found.batch.verdict is BatchVerdict.UNTESTED:
-        return Check(name, CheckResult.UNKNOWN, "whether rows depend on their batch is not known")
+        return Check(
+            name, CheckResult.UNKNOWN, _unknown("rows depend on their batch", found.batch.reason if found else None)
+        )
     if found.batch.verdict is BatchVerdict.INVARIANT:
         return Check(name, CheckResult.PASSED, "rows do not depend on their batch")
     return Check(name, CheckResult.NOTED, "bits of a row depend on the other rows of its batch")

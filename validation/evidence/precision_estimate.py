@@ -4,7 +4,7 @@ The evidence, strongest first:
 
 1. Every output value is representable in the lower format, which is no coincidence for so many values. 2. The errors
 match, element by element, those of a float64 reference with inputs rounded to the lower precision (`probes`). 3. The
-error has the size of the lower precision's arithmetic, 0.3 to 8 unit round-offs.
+error has the size of the lower precision's arithmetic, 0.3 to 8 unit round-offs, and lies in many elements.
 
 Only a kernel whose error is far above the reference's gets a finding. A reference that computes in TF32 thus allows the
 kernel to do so. An error too large for any precision gets a finding without a name, because a tolerance that is wide
@@ -42,6 +42,10 @@ the precision gives more."""
 
 ONE_SIGN = 0.02
 """Minimum share of the rarer sign among rounding errors; truncated or omitted parts give hardly any."""
+
+MIN_SHARE = 0.1
+"""Minimum share of the elements other than zero whose error is an eighth of a unit round-off or more. Rounding gives
+0.5 and more; a wrong mask or index errs in few."""
 
 LARGE = MOST_ROUNDOFFS * UNIT_ROUNDOFF["bfloat16"]
 """Maximum relative error that rounding explains. Where the reference's own error is larger (a sum that is zero but for
@@ -118,7 +122,7 @@ def _output(
     suspected_dtype, evidence = None, ""
     if sums.count >= FEWEST:
         suspected_dtype, evidence = _named(errors.candidate_error, expected, candidate, probes)
-    if suspected_dtype is None:
+    if suspected_dtype is None and not evidence:
         # A few half-precision numbers may be near zero, and the reference's may be right, both by chance.
         can_judge = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
         if not can_judge or not errors.reference_error <= LARGE < errors.candidate_error:
@@ -169,6 +173,9 @@ def _named(
     ]
     if not sized:
         return None, ""
+    share = _share_of_errors(expected, candidate, UNIT_ROUNDOFF[sized[0]] / 8)
+    if share < MIN_SHARE:
+        return None, f"only {share:.2g} of the elements other than 0 err, so it is no rounding; look where they lie"
     # Coarsest first, so the first unit round-off that the error reaches is the nearest from below.
     nearest = [name for name in sized if UNIT_ROUNDOFF[name] == UNIT_ROUNDOFF[sized[0]]]
     name = " or ".join(nearest)
@@ -176,6 +183,15 @@ def _named(
     if _rarer_sign(expected, candidate) < ONE_SIGN:
         evidence += "; but nearly all are of one sign, as where digits are cut off or a part is left out"
     return name, evidence
+
+
+def _share_of_errors(expected: torch.Tensor, candidate: torch.Tensor, least: float) -> float:
+    """The share of elements whose error is at least that part of them, among those that are not zero."""
+    erring = counted = 0
+    for want, actual in _pieces(expected, candidate):
+        erring += int(((actual - want).abs() >= least * want.abs())[want != 0].sum())
+        counted += int((want != 0).sum())
+    return erring / max(counted, 1)
 
 
 def _rarer_sign(expected: torch.Tensor, candidate: torch.Tensor) -> float:

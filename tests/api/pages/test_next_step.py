@@ -34,13 +34,24 @@ def wrong(message: str, **more: Any) -> dict[str, Any]:
 def where(counts: list[list[int]]) -> dict[str, Any]:
     total = sum(map(sum, counts))
     rows, columns = 2 * len(counts), 2 * len(counts[0])
-    return {"output": 0, "rows": rows, "columns": columns, "block": [2, 2], "counts": counts, "mismatch_count": total}
+    whole = {"shape": [rows, columns], "output_mismatch_count": total}
+    return {
+        **whole,
+        "output": 0,
+        "rows": rows,
+        "columns": columns,
+        "block": [2, 2],
+        "counts": counts,
+        "mismatch_count": total,
+    }
 
 
 NOT_BUILT = "importing the source: Error building extension 'lean': main.cpp:13:32: error"
 OF_NINJA = "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1."
 FAR = {"output": 0, "candidate_error": 1.0, "candidate_max_error": 5.4}
 OVERFLOWN = {"output": 0, "index": [0], "expected": 0.5, "actual": "nan"}
+FEW_MATRICES = {**where([[4, 4], [4, 4]]), "shape": [8, 4, 4], "output_mismatch_count": 32}
+COARSE_REFERENCE = {"output": 0, "candidate_max_error": 0.008, "reference_max_error": 0.034}
 DIAGONAL = where([[1, 0], [0, 1]])
 
 
@@ -78,7 +89,14 @@ def test_it_is_imperative(sentence: str) -> None:
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, rtol=0.01), next_step.BY_LITTLE),
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.02, precision_check=FAR), next_step.IN_PART),
         (wrong("Outputs", mismatch_map=DIAGONAL, max_rel_diff=0.0), next_step.AT_ZERO),
-        (wrong("an axis", mismatch_map=where([[1, 0, 1], [0, 1, 0], [1, 0, 1]])), next_step.EVERYWHERE),
+        (wrong("an axis", mismatch_map=where([[4, 0, 4], [0, 4, 0], [4, 0, 4]])), next_step.EVERYWHERE),
+        (wrong("a clamped index", mismatch_map=where([[1, 0, 1], [0, 1, 0], [1, 0, 1]])), next_step.SCATTERED),
+        (wrong("large elements", mismatch_map=where([[0, 0, 0], [0, 1, 0], [1, 0, 1]])), next_step.IN_PART),
+        (wrong("another state", mismatch_map=FEW_MATRICES), next_step.IN_MATRICES),
+        (
+            wrong("sums", mismatch_map=DIAGONAL, rtol=0.01, precision_check=COARSE_REFERENCE),
+            next_step.REFERENCE_ERRS,
+        ),
         (wrong("1.05 times", mismatch_map=where([[1] + [0] * 9] + [[0] * 10] * 9)), next_step.FEW),
         (outcome("runtime_error", "arange's arguments must be of type tl.constexpr"), next_step.CONSTEXPR),
         (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),

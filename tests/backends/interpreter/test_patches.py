@@ -43,6 +43,7 @@ def product(a, b, c, SIZE: tl.constexpr):
     tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
 """
 LIBDEVICE = "from triton.language.extra import libdevice\nfrom triton.language.extra.cuda.libdevice import pow, tanh"
+OTHER_NAMES = "from triton.language.math import rsqrt\ncast, largest, total = tl.cast, tl.maximum, tl.sum"
 BFLOAT16 = [
     ("x + y", lambda x, y: x + y),
     ("x * 0.3 - y", lambda x, y: x * 0.3 - y),
@@ -190,6 +191,19 @@ def test_a_bool_argument(answer: Answer) -> None:
 def test_libdevice(expression: str, expected: Any, answer: Answer) -> None:
     x, y = drawn(torch.float32)
     torch.testing.assert_close(answer(stored, expression, x, y, LIBDEVICE), expected(x, y))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("cast(x, tl.int32).to(tl.float32)", lambda x, y: x.int().float()),
+        ("largest(x, y) + rsqrt(y * y)", lambda x, y: torch.maximum(x, y) + torch.rsqrt(y * y)),
+        ("x - total(y, axis=0)", lambda x, y: x - y.sum()),
+    ],
+)
+def test_functions_of_triton_under_other_names(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    torch.testing.assert_close(answer(stored, expression, x, y, OTHER_NAMES), expected(x, y))
 
 
 def test_libdevice_rounds_halves_away_from_zero_and_nothing_else(answer: Answer) -> None:

@@ -12,6 +12,7 @@ from domain.determinism import BatchVerdict, Determinism
 from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Report, Status
+from tasks.correctness import determinism_check
 from tasks.correctness.determinism_check import batch_size
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
@@ -74,6 +75,22 @@ def test_the_same_bits_in_all_calls_of_two_processes(worker: WorkerContext) -> N
     assert determinism.batch.verdict is BatchVerdict.INVARIANT
     assert determinism.batch.sizes == [32, 1] and determinism.batch.rows == 64
     assert not determinism.flags
+
+
+def test_a_kernel_of_long_calls_is_repeated_fewer_times(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(determinism_check, "CHECK_S", 4.0)
+    determinism = found(evaluated(worker, "time.sleep(0.1)\n    return y.sum(dim=1)", before="import time"))
+    assert determinism.untested is None and determinism.outputs[0].repeats
+    assert 4 <= determinism.outputs[0].calls < 64
+    assert determinism.batch.verdict is BatchVerdict.INVARIANT
+
+
+def test_calls_that_exceed_the_check_are_told_by_its_own_limit(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(determinism_check, "CHECK_S", 0.5)
+    determinism = found(evaluated(worker, "time.sleep(0.2)\n    return y.sum(dim=1)", before="import time"))
+    assert determinism.untested == "its calls took more than the 0.5 s of this check"
 
 
 def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from domain.request import Request
-from domain.result import Report
+from domain.result import Report, Status
+from domain.speed.baseline import Baseline
+from tasks.evaluation.baselines import with_baselines
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.worker_context import WorkerContext
@@ -62,6 +65,15 @@ def test_both_times_and_both_speedups(worker: WorkerContext) -> None:
     speedup = compiled["speedup"]
     assert compiled["latency_ms"] > 0 and speedup["ci_low"] < speedup["ratio"] < speedup["ci_high"]
     assert body["kernel_exec_result"]["inputs"]["fresh_sets"] > 0
+
+
+def test_a_compilation_without_end_names_the_setting_that_allows_more(worker: WorkerContext) -> None:
+    request = Request.from_wire({"kernel": RIGHT, "reference": WHOLE, **BOTH, "build_timeout": 30})
+    passed = run(replace(request, baselines=(Baseline.EAGER,)), worker)
+    late = replace(passed, outcome=replace(passed.outcome, status=Status.TIMEOUT, compiled=False))
+    compiled = with_baselines(passed, request, lambda _: late).body("j")["baselines"][1]
+    message = "torch.compile did not end within 30 s; raise `build_timeout`"
+    assert compiled["unavailable"] == {"code": "timeout", "message": message}
 
 
 @pytest.mark.slow

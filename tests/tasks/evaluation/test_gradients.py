@@ -163,6 +163,11 @@ def test_a_wrong_backward_is_wrong(worker: WorkerContext, name: str) -> None:
     assert report.body("j")["kernel_exec_result"]["gradients"]["forward"] is None, "a wrong kernel has no time"
 
 
+def test_a_backward_that_writes_into_its_gradient_is_told_so(worker: WorkerContext) -> None:
+    source = OWN_FUNCTION.format(before="", backward=RIGHT.replace("z = g", "g.add_(0.5).sub_(0.5)\n        z = g"))
+    refused(judged(worker, source), Status.WRONG_RESULT, "or the gradients of its outputs", "write into new tensors")
+
+
 def test_a_buffer_that_each_backward_overwrites_is_right(worker: WorkerContext) -> None:
     backward = RIGHT.replace("return z @ weight", "torch.mm(z, weight, out=KEPT)\n        return KEPT")
     source = OWN_FUNCTION.format(before="KEPT = torch.empty(40, 48)", backward=backward)

@@ -94,6 +94,13 @@ def test_what_is_noted_or_unknown_leaves_it_fit(report: Report, name: str, resul
     assert ("Note: bits of a row depend" in found["sentence"]) == (result == "noted")
 
 
+def test_what_is_unknown_has_a_reason() -> None:
+    untested = replace(REPEATS, untested="too large", batch=Batch(BatchVerdict.UNTESTED, reason="no rows"))
+    checks = {check["name"]: check["message"] for check in qualification(REQUEST, with_bits(untested))["checks"]}
+    assert checks["same_bits"] == "whether equal inputs give equal bits is not known (too large)"
+    assert checks["batch_invariant"] == "whether rows depend on their batch is not known (no rows)"
+
+
 def test_at_quick_inputs_beyond_the_task_are_unknown() -> None:
     found = qualification(replace(REQUEST, budget=Budget.QUICK), FIT)
     assert {check["name"]: check["result"] for check in found["checks"]}["beyond_the_task"] == "unknown"

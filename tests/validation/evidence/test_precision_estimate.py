@@ -145,6 +145,17 @@ def test_a_wrong_answer_is_not_called_a_downcast():
     assert found.finding is not None and found.finding.code is FlagCode.UNEXPLAINED_ERROR
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_an_error_of_few_elements_is_no_rounding(dtype):
+    """As of a triangle without its diagonal, or with content where it has zeros."""
+    x = drawn(200, 200, seed=3).to(dtype).tril()
+    for wrong in (x.tril(-1) + 0.9 * x.diag().diag(), x + 1e-2 * drawn(200, 200, seed=4).to(dtype).triu(150)):
+        found = precision_finding([x.double()], [x], [wrong])
+        assert found is not None and found.suspected_dtype is None and 1e-3 < found.candidate_error < 0.03
+        assert found.finding is not None and found.finding.code is FlagCode.UNEXPLAINED_ERROR
+        assert "so it is no rounding" in found.finding.message
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(64, 64), (4, 16)])
 def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype):
