@@ -94,7 +94,8 @@ def _same_bits(request: Request, report: Report) -> Check:
     if found is None or found.untested or not found.outputs:
         return Check(name, CheckResult.UNKNOWN, "whether equal inputs give equal bits is not known")
     if all(output.repeats for output in found.outputs):
-        return Check(name, CheckResult.PASSED, f"the same bits every time, in {found.processes} processes")
+        where = "one process" if found.processes == 1 else f"{found.processes} processes"
+        return Check(name, CheckResult.PASSED, f"the same bits every time, in {where}")
     return Check(name, CheckResult.FAILED, "equal inputs give other bits from call to call or from process to process")
 
 
