@@ -7,6 +7,7 @@ import ipaddress
 import os
 import tempfile
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,8 @@ CONSOLE, JSON = "console", "json"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 HIGHEST_PORT = 65_535
 HIGHEST_PRIORITY = 9
+_MIN_SIMILARITY = 0.88
+"""Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,21 @@ class Settings:
 @cache
 def settings() -> Settings:
     """The settings of this process; raises environs.EnvError, which names the variable that does not parse."""
+    return _read(Env())
+
+
+def misspelt_settings() -> list[str]:
+    """A message for each variable of the environment that is no setting, but looks like one."""
     env = Env()
+    _read(env)
+    names = list(env.dump())
+    # OpenTelemetry's own variables are alike, and read by its library.
+    others = [name for name in os.environ if name not in names and not name.startswith("OTEL_")]
+    near = ((name, get_close_matches(name, names, 1, _MIN_SIMILARITY)) for name in others)
+    return [f"{name} is no setting; did you mean {found[0]}? (docs/settings.md)" for name, found in near if found]
+
+
+def _read(env: Env) -> Settings:
     read = Settings(
         broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
         host=env.str("HOST", LOOPBACK),

@@ -7,7 +7,7 @@ import sys
 
 from environs import EnvError
 
-from domain.settings import settings
+from domain.settings import misspelt_settings, settings
 from stack import keys
 
 MALFORMED = 2
@@ -24,6 +24,8 @@ def main() -> int:
     try:
         if arguments.command == "keys":
             return keys.keys(settings(), arguments)
+        for message in misspelt_settings():
+            print(message, file=sys.stderr)
         # Imported here: the API's image manages keys, but has no code to start a service.
         if arguments.command == "demo":
             from stack.demo import demo

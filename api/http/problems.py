@@ -23,6 +23,7 @@ from api.http.strict_json import BodyError, Path
 from api.pages import next_step
 from api.pages.rendering import page
 from api.schemas.fields import MISSING, REMOVE, UNKNOWN
+from api.schemas.suggestions import question, similar_name
 from domain.settings import MIB, settings
 
 CONTENT_TYPE = "application/problem+json"
@@ -231,7 +232,7 @@ def prefers_page() -> bool:
 def _plain_detail(error: HTTPError) -> str:
     match error.status_code:
         case 404:
-            return f"there is no {request.path[:200]!r} here; /openapi.json lists all paths"
+            return f"there is no {request.path[:200]!r} here; /openapi.json lists all paths{question(_similar_path())}"
         case 405:
             allowed = dict(error.headers).get("Allow")
             return f"{request.method} is not allowed for {request.path[:200]}; allowed: {allowed}"
@@ -240,6 +241,14 @@ def _plain_detail(error: HTTPError) -> str:
         case 500:
             return "an error of the service, not of the request; its log has the cause"
     return error.message or "the request could not be served"
+
+
+def _similar_path() -> str | None:
+    """The path without parameters that the current request's path looks like."""
+    names = {rule.rule.strip("/") for rule in current_app.url_map.iter_rules() if not rule.arguments}
+    path = request.path.strip("/")
+    meant = similar_name(path, names) or similar_name(path.rpartition("/")[2], names)
+    return f"/{meant}" if meant else None
 
 
 def register(app: APIFlask) -> None:

@@ -62,7 +62,8 @@ def parse(raw: bytes | bytearray) -> dict[str, Any]:
     if wrong is not None:
         raise BodyError(wrong)
     if not isinstance(value, dict):
-        raise BodyError(f"the body is a JSON {_NAMES[type(value)]}; send a JSON object")
+        several = ', or several requests to /batch as {"jobs": […]}' if isinstance(value, list) else ""
+        raise BodyError(f"the body is a JSON {_NAMES[type(value)]}; send a JSON object{several}")
     _check_members(value)
     return value
 

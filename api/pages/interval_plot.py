@@ -64,7 +64,7 @@ def interval_plot(
             Point(x.place(each.at), y.place(each.ratio), y.place(each.low), y.place(each.high), each.title)
             for each in measured
         ],
-        across=[mark for mark in x.marks(4) if not whole or mark.value.is_integer()],
+        across=[mark for mark in x.marks(8 if whole else 4) if not whole or mark.value.is_integer()],
         up=y.marks(5),
         one=y.place(1.0),
         line=" ".join(f"{x.place(at)},{y.place(ratio)}" for at, ratio in line),

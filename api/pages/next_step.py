@@ -125,6 +125,7 @@ _ANYWHERE: _Causes = (
     (r"^.*ModuleNotFoundError", LACKING_MODULE),
 )
 _OF_RUNTIME: _Causes = (
+    (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
     (
@@ -152,21 +153,34 @@ _OF_COMPILING: _Causes = (
         r"holds host code|no __global__",
         "Send a `__global__` function alone, or name the host function that launches it in metadata.entry_point.",
     ),
+    (r"SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
     (
         r"SyntaxError: invalid syntax \(kernel\.py, line 1\)",
         "Correct the first line, or send the text of the source alone: no prose before it, no path, no base64.",
     ),
 )
-_OF_CONTRACT: _Causes = ((r"no argument has `\"role", OUTPUT_ROLE),)
+_OF_CONTRACT: _Causes = (
+    (r"no argument has `\"role", OUTPUT_ROLE),
+    (r"is declared with shape", "Declare that argument with the shape and the dtype of the reference's tensor."),
+)
 _OF_UNSUPPORTED: _Causes = (
     (r"holds an object of type", RETURNABLE),
     (r"no (?:CUDA device|GPU)", HAS_GPU),
 )
 _OF_REFERENCE: _Causes = (
     (r"no (?:CUDA device|GPU)", HAS_GPU),
-    (r"inputs and outputs take", "Make the inputs smaller, or send it to a worker with more memory."),
     (
-        r"takes \d+ positional arguments?|missing \d+ required positional",
+        r"inputs and outputs take|allocate memory|out of memory",
+        "Make the inputs smaller, or send it to a worker with more memory.",
+    ),
+    (r"get_inputs\(\) got an unexpected keyword", "Name only parameters of the reference's get_inputs() in `cases`."),
+    (
+        r"get_inputs\(\) missing",
+        "Give each parameter of the reference's get_inputs() a default, or a value in every case.",
+    ),
+    (r"missing \d+ required positional", "Return an input for each parameter of the reference from its get_inputs()."),
+    (
+        r"takes \d+ positional arguments?",
         "Give the reference a parameter for each input. In a contract give the argument that the kernel writes "
         '`"role": "output"`.',
     ),
@@ -300,10 +314,10 @@ def _codes(flags: Any) -> Iterator[str]:
 
 
 def _timed_out(kernel: Result, timeout: int | None) -> str:
-    seconds = "" if timeout is None else f" of {timeout} s"
+    limit = "the time limit" if timeout is None else f"{timeout} s"
     if not kernel.get("compiled"):
-        return f"Compile less, or raise `timeout` (to 600): building it did not end within that{seconds}."
-    return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within that{seconds}."
+        return f"Compile less, or raise `timeout` (to 600): building it did not end within {limit}."
+    return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within {limit}."
 
 
 def _wrong(kernel: Result) -> str | None:

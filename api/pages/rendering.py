@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -10,11 +11,13 @@ from typing import Any
 
 from flask import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from api.pages import words
 from api.pages.cases import elements
+from api.pages.verdict import HEADLINES, tone_of
 from domain.plain_text import plain_lines
+from domain.result import Status
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 STYLE, SCRIPT = "style.css", "copy.js"
@@ -58,6 +61,8 @@ def _prepared() -> tuple[Environment, dict[str, Markup], str]:
         word.__name__: word
         for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
     }
+    environment.filters |= {"code": _code, "headline": lambda status: HEADLINES[Status(status)]}
+    environment.filters |= {"tone": lambda status: tone_of(Status(status))}
     environment.filters |= {"at": _at, "counted": words.counted, "elements": elements}
     inline = {"style": _text(environment, STYLE), "script": _text(environment, SCRIPT)}
     # A hash covers the text between the tags, to the last byte.
@@ -73,6 +78,11 @@ def _text(environment: Environment, name: str) -> Markup:
 def _without_control_characters(value: Any) -> Any:
     """The text of a template's expression, without control characters, for a browser or a terminal."""
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(_without_control_characters(text)))))
 
 
 def _at(epoch_s: float) -> str:

@@ -25,7 +25,9 @@ def figure(value: Any, digits: int = 3) -> str:
 
 def plain(value: Any) -> str:
     """A number in its shortest form, such as a tolerance or a mean count."""
-    return f"{value:.4g}" if isinstance(value, int | float) and math.isfinite(value) else NONE
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NONE
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def duration(ms: Any, digits: int = 3) -> str:

@@ -37,10 +37,13 @@ _FUNCTION = re.compile(
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
+_FILE_NAME = re.compile(r"[\w./\\~ -]{1,200}\.(?:py|cu|cuh|cpp|json)")
 _MESSAGES = {"type": "must be a JSON object with `source_code` and `kernel_type`"}
 
 
-def _source_size(source: str) -> None:
+def _check_source(source: str) -> None:
+    if _FILE_NAME.fullmatch(source.strip()):
+        raise ValidationError("is the name of a file; send the file's text")
     cap = settings().max_source
     if len(source) > cap:  # Checked first, to avoid encoding a huge text.
         raise ValidationError(f"has {len(source)} characters; at most {cap} bytes of UTF-8 are taken")
@@ -53,7 +56,7 @@ class KernelSchema(ObjectSchema):
 
     error_messages = _MESSAGES
 
-    source_code = Text(required=True, validate=_source_size, metadata={"description": "At most 1 MiB of UTF-8."})
+    source_code = Text(required=True, validate=_check_source, metadata={"description": "At most 1 MiB of UTF-8."})
     kernel_type = Text(required=True, validate=one_of(KernelType))
     io = Part(
         IOContractSchema,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 
@@ -9,6 +10,7 @@ MAX_CHARS = 60
 """Maximum length of a name that is compared with others: a comparison takes time with the square of it."""
 _MIN_SIMILARITY = 0.75
 """Minimum similarity of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
+_DIGITS = re.compile(r"\d+")
 _SOURCES = ("source_code", "code", "source", "sources")
 MEANT_NAMES = {
     "source_code": ("source", "code", "src", "kernel_code", "kernel_source", "text", "program"),
@@ -55,7 +57,7 @@ _VALUES = {
         "yes": "allow",
     },
 }
-"""Values that clients send for another one. A lookup, because a request may have 100,000 wrong values."""
+"""Values that clients send for another one. A lookup: a request may have 100,000 wrong values."""
 _PREFIXES = ("torch.", "tl.", "np.", "numpy.", "jnp.")
 
 
@@ -75,7 +77,16 @@ def similar_value(value: object, choices: Collection[str]) -> str | None:
     text = value.strip().lower()
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
-    return next((each for each in (text, _VALUES.get(text), text.replace("-", "_")) if each in choices), None)
+    known = next((each for each in (text, _VALUES.get(text), text.replace("-", "_")) if each in choices), None)
+    return known or _misspelt(text, choices)
+
+
+def _misspelt(text: str, choices: Collection[str]) -> str | None:
+    """The choice with a few other letters. Only choices that begin alike, and have the same digits, are compared."""
+    like = [each for each in choices if each[:1] == text[:1] and abs(len(each) - len(text)) <= 2]
+    digits = _DIGITS.findall(text)
+    found = get_close_matches(text, [each for each in like if _DIGITS.findall(each) == digits], 1, _MIN_SIMILARITY)
+    return found[0] if found else None
 
 
 def missing_name(field: str, present: Collection[str]) -> str:

@@ -12,10 +12,13 @@ from domain.settings import settings
 from tasks.jobs.webhook_outbox import Webhook
 
 MAX_URL, MIN_SECRET, MAX_SECRET = 2048, 16, 256
+_MESSAGES = {"type": 'must be a JSON object with `url`, such as {"url": "https://example.com/done"}'}
 
 
 class WebhookSchema(ObjectSchema):
     """Receives a POST when the job has ended, signed if there is a secret."""
+
+    error_messages = _MESSAGES
 
     url = Text(
         required=True,

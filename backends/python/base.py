@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from types import GeneratorType, ModuleType
@@ -44,6 +45,7 @@ from domain.kernel import Kernel
 from domain.result import Status
 from domain.value import Unserializable, leaves, replace
 
+_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 DRY_SEED = 0
 """The seed of a dry run, whose random numbers have no content."""
 
@@ -80,7 +82,7 @@ class PythonBackend(Backend):
             module = self.imported(kernel, folder)
         except BaseException as error:
             if not (target.is_cuda and asks_for_gpu(error)):
-                raise _import_fault(error, folder, target) from error
+                raise _import_fault(error, kernel, folder, target) from error
             deferred = f"the source needs a GPU while it is imported ({summary(error)})"
         else:
             entry = self.entry(module, kernel)
@@ -145,7 +147,7 @@ class PythonBackend(Backend):
         try:
             module = self.imported(kernel, folder)
         except BaseException as error:
-            raise _import_fault(error, folder, target) from error
+            raise _import_fault(error, kernel, folder, target) from error
         entry = self.entry(module, kernel)
         try:
             executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
@@ -440,8 +442,9 @@ def _once(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tenso
     return tensor[tuple(slice(1) if stride == 0 else slice(None) for stride in strides)] if 0 in strides else tensor
 
 
-def _import_fault(error: BaseException, folder: Path, target: Target) -> KernelFault:
+def _import_fault(error: BaseException, kernel: Kernel, folder: Path, target: Target) -> KernelFault:
     doing = "importing the source"
-    if isinstance(error, SyntaxError) and (error.text or "").lstrip().startswith("```"):
+    # An error in the first line is of the prose before the code.
+    if isinstance(error, SyntaxError) and _FENCE.search(kernel.source_code if error.lineno == 1 else error.text or ""):
         doing += " (a line of ``` is Markdown's: send the code between them)"
     return fault(error, doing, folder, target, Status.COMPILE_ERROR)

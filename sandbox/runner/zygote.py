@@ -47,9 +47,6 @@ ANONYMOUS_EXIT = 70
 SUPERVISOR = "sandbox.supervisor"
 """The trusted side: no runner has its code."""
 
-HOST = "cpu"
-"""Stands in for a GPU's architecture."""
-
 
 def preload() -> None:
     """Imports what submissions use. A submission that needs what is missing gets an ImportError later.
@@ -152,18 +149,20 @@ def main() -> None:
     # Libraries start threads that can be forked (OpenBLAS); this process has one Python thread.
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
-    arch = sys.argv[2]
-    gpu = arch != HOST
     with no_device_visible():
         preload()
-        if gpu:
+        # A zygote that was started early learns only here for which device, and which tools its runners may use.
+        set_up = control.receive()
+        arch: str | None = set_up["arch"]
+        gpu = arch is not None
+        if arch is not None:
             cache_key.cache_identity(arch)
             fake_tensors.preload()
         else:
             # Done once here: it would take each runner 3 ms.
             importlib.import_module("backends.interpreter.patches").install()
         importlib.import_module("sandbox.runner.parameter_noise").note_operators()
-    confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in sys.argv[3:]])
+    confinement = Confinement(Path.cwd(), gpu=gpu, tools=[Path(folder) for folder in set_up["tools"]])
     # Runners share these objects: the collector never moves or scans them again.
     gc.collect()
     gc.freeze()

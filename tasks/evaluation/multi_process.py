@@ -30,7 +30,7 @@ RESERVE_S = 1.0
 DEVICE_S, FEWEST_PAIRS = 1.9, 3
 """Device seconds after which a comparison starts no more pairs of processes, and the minimum number of pairs. With the
 end of its runners that is 2 s. Three pairs find 97 % of twins that take 2 % longer, four 99.8 % (docs/adr/0021)."""
-IN_FEWER = f"judged in {{done}} processes and not in {{asked}}, as {TIMEOUT_NEAR}: the interval is wider for it"
+IN_FEWER = f"judged in {{done}} of {{asked}} processes, as {TIMEOUT_NEAR}: the interval is wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
 

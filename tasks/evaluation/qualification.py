@@ -96,7 +96,8 @@ def _same_bits(request: Request, report: Report) -> Check:
             name, CheckResult.UNKNOWN, _unknown("equal inputs give equal bits", found.untested if found else None)
         )
     if all(output.repeats for output in found.outputs):
-        return Check(name, CheckResult.PASSED, f"the same bits every time, in {found.processes} processes")
+        where = "one process" if found.processes == 1 else f"{found.processes} processes"
+        return Check(name, CheckResult.PASSED, f"the same bits every time, in {where}")
     return Check(name, CheckResult.FAILED, "equal inputs give other bits from call to call or from process to process")
 
 

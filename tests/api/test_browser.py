@@ -88,7 +88,9 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
     named: list[str] = []
     found = {"/": "Ready to judge", "/jobs": "Jobs"}
     for body, word in zip(bodies, ("Passed", "Passed", "Passed", "Wrong result", "Does not compile"), strict=True):
-        job_id, attempt = claimed(client, records, "level1/softmax:triton" if len(named) == 1 else "softmax")
+        job_id, attempt = claimed(
+            client, records, {1: "level1/softmax:triton", 2: "n" * 200}.get(len(named), "softmax")
+        )
         for stage in (Stage.BUILD, Stage.LOAD, Stage.VALIDATE, Stage.TIME):
             records.enter_stage(job_id, attempt, stage)
         records.complete(job_id, attempt, body, kept(f"x = {len(named)}\nreturn {EVIL}\n"))
@@ -98,6 +100,7 @@ def pages(client: FlaskClient, records: JobStore, redis: Redis) -> dict[str, str
     found[f"/batch/{batch_id}"] = "7 of 10 jobs passed"
     found[f"/side-by-side?first={named[0]}&second={named[1]}"] = "Side by side"
     found["/kernel?name=softmax"] = "softmax"
+    found["/kernel?name=" + "n" * 200] = "n" * 200
     found["/suite?name=level1/"] = "1 of 1 problem correct"
     found[f"/job/{submit(client)}/report?refresh=off"] = "Not done yet"
     found["/job/nope/report"] = "No such job"

@@ -43,6 +43,12 @@ def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> 
         ("/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [tensor("x", [4], dtype="fp32")])}, "mean `float32`?"),
         ("/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [tensor("x", [4], dtype="torch.half")])}, "mean `float16`?"),
         ("/evaluate", {"kernel": kernel(RELU, "torch"), "budget": "fast"}, "did you mean `quick`?"),
+        ("/evaluate", {"kernel": kernel(RELU, "torch"), "budget": "quik"}, "did you mean `quick`?"),
+        ("/evaluate", {"kernel": kernel(TRITON_ADD, "tritn")}, "did you mean `triton`?"),
+        ("/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", [tensor("x", [4], dtype="flaot32")])}, "mean `float32`?"),
+        ("/evaluate", {"kernel": kernel("kernels/relu.py", "torch")}, "is the name of a file; send the file's text"),
+        ("/evaluate", {"kernel": kernel(RELU, "torch"), "webhook": "https://a.example"}, 'such as {"url": '),
+        ("/batch", [{"kernel": kernel(RELU, "torch")}], 'or several requests to /batch as {"jobs": […]}'),
         ("/evaluate", {"kernel": kernel(CUDA_ADD, "cudnn")}, "this looks like CUDA C++: send it as `cuda`"),
         ("/evaluate", {"kernel": {"source_code": TRITON_ADD}}, "this looks like Triton: send it as `triton`"),
         ("/evaluate", {"kernel": kernel(RELU, "cuda")}, "kernel -> kernel_type: this looks like PyTorch: send it as"),
@@ -53,15 +59,27 @@ def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> 
 def test_what_was_meant_is_said(client: FlaskClient, path: str, body: Json, says: str) -> None:
     found = problem(client, path, body)
     assert says in found["detail"]
-    assert found["next"].startswith("Correct `") and found["next"].endswith("`, and send the request again.")
+    assert found["next"].startswith("Correct ") and found["next"].endswith(" again.")
 
 
 def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -> None:
     assert "virdict: is no query parameter here" in problem(client, "/jobs?virdict=passed", None, "GET")["detail"]
     assert "did you mean `completed`?" in problem(client, "/jobs?state=done", None, "GET")["detail"]
+    for query, meant in (("state=complted", "completed"), ("verdict=pased", "passed"), ("kernel_type=cud", "cuda")):
+        assert f"did you mean `{meant}`?" in problem(client, f"/jobs?{query}", None, "GET")["detail"]
     many = problem(client, "/jobs?" + "&".join(f"p{n}=1" for n in range(2000)), None, "GET")
     assert len(many["errors"]) == 8
     assert client.get("/job/nosuch/report?utm_source=mail").status_code == 404, "a page's link may have any"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("/jobz", "/jobs"), ("/evalute", "/evaluate"), ("/api/v1/jobs", "/jobs"), ("/healthz", "/health"), ("/zzz", None)],
+)
+def test_an_unknown_path_names_the_one_that_it_looks_like(client: FlaskClient, path: str, meant: str | None) -> None:
+    answer = client.get(path)
+    question = f"; did you mean `{meant}`?" if meant else "lists all paths"
+    assert answer.status_code == 404 and answer.get_json()["detail"].endswith(question)
 
 
 def test_the_types_of_errors_stay(client: FlaskClient) -> None:
@@ -75,13 +93,14 @@ def test_the_types_of_errors_stay(client: FlaskClient) -> None:
 def test_what_looks_like_nothing_gets_no_suggestion() -> None:
     assert similar_name("zzz", ["source_code", "io"]) is None and similar_name("x" * 100, ["io"]) is None
     assert similar_value("int3", ["int8"]) is None and similar_value(3, ["int8"]) is None
+    assert similar_value("float8", ["float64"]) is None, "other digits are another value, not a misspelt one"
     assert similar_name("num_trails", ["num_trials"]) == "num_trials"
 
 
 def test_many_errors_take_little_time_each(client: FlaskClient) -> None:
     """Values are looked up, and few names of an object are compared: the time follows the size of the body."""
-    spec = {"shape": [4], "dtype": "flaot32"}
-    args = [{"name": f"x{n}", "type": "tensor", "tensor_spec": spec} for n in range(20_000)]
+    specs = [{"shape": [4], "dtype": f"flaot{n}x32"} for n in range(20_000)]
+    args = [{"name": f"x{n}", "type": "tensor", "tensor_spec": spec} for n, spec in enumerate(specs)]
     names = {f"nmae{n}": 1 for n in range(90)}
     began = time.process_time()
     problem(client, "/evaluate", {"kernel": kernel(CUDA_ADD, "cuda", args)})

@@ -90,6 +90,12 @@ def test_a_request_may_be_compared_too(run: Command) -> None:
     assert "takes two files: REFERENCE CANDIDATE" in run.err
 
 
+def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "Judge one kernel" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
@@ -100,6 +106,9 @@ def test_a_request_may_be_compared_too(run: Command) -> None:
         (["evaluate", "k.py", "--typ=pytorch"], "did you mean torch?"),
         (["evaluate", "k.py", "--budget", "quik"], "did you mean quick?"),
         (["evalute", "k.py"], "did you mean evaluate?"),
+        (["show", "some-job"], "did you mean report?"),
+        (["list", "--limit", "many"], "must be a whole number, not 'many'"),
+        (["compare", "k.py", "k.py", "--atol", "tight"], "must be a number, not 'tight'"),
     ],
 )
 def test_a_mistyped_option_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], meant: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from environs import EnvError
 
-from domain.settings import STRICT_LAYERS, settings
+from domain.settings import STRICT_LAYERS, misspelt_settings, settings
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,13 @@ def test_a_layer_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, g
     monkeypatch.setenv("SANDBOX", given)
     with pytest.raises(EnvError, match="SANDBOX"):
         settings()
+
+
+def test_a_misspelt_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert misspelt_settings() == []
+    monkeypatch.setenv("MAX_WORKER", "3")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://127.0.0.1")
+    assert misspelt_settings() == ["MAX_WORKER is no setting; did you mean MAX_WORKERS? (docs/settings.md)"]
 
 
 @pytest.mark.parametrize("name", ["JOB_TTL", "MAX_QUEUE", "RUNNER_MEMORY_MIB"])

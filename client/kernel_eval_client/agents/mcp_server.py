@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -15,9 +16,9 @@ from pydantic import ValidationError
 from kernel_eval_client.address import Address
 from kernel_eval_client.agents.tools import Tools
 from kernel_eval_client.untrusted_text import plain, plain_lines
+from kernel_eval_client.version import installed_version
 
 NAME = "kernel-eval"
-DISTRIBUTION = "kernel-eval-client"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 INSTRUCTIONS = """Judges GPU kernels. Write a kernel, then:
@@ -35,7 +36,7 @@ class Server(MCPServer[Any]):
     """An MCP server that reports each invalid argument in a line, also unknown names, which the library ignores."""
 
     def __init__(self, url: str | None, *, shares_key: bool) -> None:
-        super().__init__(NAME, instructions=INSTRUCTIONS, version=_version(), log_level="WARNING")
+        super().__init__(NAME, instructions=INSTRUCTIONS, version=installed_version(), log_level="WARNING")
         tools = Tools(url, shares_key=shares_key)
         self._parameters: dict[str, list[str]] = {}
         for tool, hints in (
@@ -56,16 +57,20 @@ class Server(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """The tool's reply. Raises ToolError for a failed call or invalid arguments."""
-        unknown = [plain(argument) for argument in arguments if argument not in self._parameters.get(name, arguments)]
+        if name not in self._parameters:
+            near = "".join(f": {each}" for each in get_close_matches(name, self._parameters, 1))
+            tools = ", ".join(self._parameters)
+            raise ToolError(f"there is no tool {plain(name)[:60]}; there are {tools}\nnext: Call one of those{near}.")
+        unknown = [plain(argument) for argument in arguments if argument not in self._parameters[name]]
         if unknown:
             names = self._parameters[name]
-            near = {
+            close = {
                 each: [known for known in names if known.startswith(each)] or get_close_matches(each, names, 1, 0.5)
                 for each in unknown
             }
-            meant = "".join(f"; for {argument} use {close[0]}" for argument, close in near.items() if close)
+            meant = "".join(f"; for {argument} use {found[0]}" for argument, found in close.items() if found)
             raise ToolError(
-                f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(self._parameters[name])}\n"
+                f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(names) or 'none'}\n"
                 f"next: Leave it out, or name one of those{plain(meant)[:300]}."
             )
         try:
@@ -75,13 +80,28 @@ class Server(MCPServer[Any]):
                 raise error.__cause__ from None  # Our message, without the library's prefix.
             if not isinstance(error.__cause__, ValidationError):
                 raise ToolError(plain_lines(str(error))) from error
-            problems = [
-                f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}"
-                for problem in error.__cause__.errors()
-            ]
+            problems = _messages(error.__cause__.errors())
             wrong = ", ".join(dict.fromkeys(str(problem["loc"][0]) for problem in error.__cause__.errors()[:6]))
             step = f"next: Correct {plain(wrong)[:200]}, and call {name} again."
             raise ToolError("\n".join([*(plain(line)[:300] for line in problems[:6]), step])) from error
+
+
+def _messages(errors: Sequence[Any]) -> list[str]:
+    """A line for each invalid argument. The library reports each literal of a union by itself: those become one."""
+    choices: dict[tuple[str, str], list[str]] = {}
+    lines = []
+    for error in errors:
+        path = ".".join(str(step) for step in error["loc"] if not str(step).startswith("literal["))
+        if error["type"] == "literal_error":
+            choices.setdefault((path, str(error["input"])), []).extend(
+                re.findall(r"'([^']*)'", error["ctx"]["expected"])
+            )
+        else:
+            lines.append(f"{path}: {error['msg'].removeprefix('Value error, ')}")
+    for (path, value), known in choices.items():
+        near = "".join(f"; did you mean {each}?" for each in get_close_matches(value.lower()[:60], known, 1))
+        lines.append(f"{path}: must be one of {', '.join(known)}{near}")
+    return lines
 
 
 def _plain(reply: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
@@ -114,10 +134,3 @@ def run(url: str | None, *, http: bool, host: str, port: int) -> None:
         server(url, host=host).run("streamable-http", host=host, port=port)
     else:
         server(url).run("stdio")
-
-
-def _version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:  # A checkout on the path that is not installed.
-        return "0+source"

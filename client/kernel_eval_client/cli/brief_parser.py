@@ -9,7 +9,11 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 _CHOICE = re.compile(r"invalid choice: '?(?P<value>[^' ]+)'? \(choose from (?P<choices>.*)\)")
-_MEANT = {"pytorch": "torch", "cu": "cuda", "c++": "cuda", "cpp": "cuda", "run": "evaluate", "judge": "evaluate"}
+_NUMBER = re.compile(r"invalid (?P<kind>\w+) value: (?P<value>.*)")
+_MEANT = {
+    **{"pytorch": "torch", "cu": "cuda", "c++": "cuda", "cpp": "cuda", "yes": "allow"},
+    **{"run": "evaluate", "judge": "evaluate", "job": "status", "show": "report", "result": "wait", "get": "wait"},
+}
 
 
 class BriefParser(argparse.ArgumentParser):
@@ -23,6 +27,9 @@ class BriefParser(argparse.ArgumentParser):
         """Exits with status 2."""
         if match := _CHOICE.search(message):
             message += did_you_mean(match["value"], re.findall(r"[\w.-]+", match["choices"]))
+        elif match := _NUMBER.search(message):
+            kind = "number" if match["kind"] in ("float", "_seconds") else "whole number"
+            message = f"{message[: match.start()]}must be a {kind}, not {match['value']}"
         self.exit(2, f"{self.prog}: {message}\n(`{self.prog} --help` lists the options.)\n")
 
     def refuse(self, unknown: Iterable[str]) -> NoReturn:

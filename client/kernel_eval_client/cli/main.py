@@ -15,6 +15,7 @@ from kernel_eval_client.cli.exits import MEANINGS
 from kernel_eval_client.job import TERMINAL
 from kernel_eval_client.kernel import KernelType
 from kernel_eval_client.suites.reading import LAYOUTS
+from kernel_eval_client.version import installed_version
 
 LEVELS = ("basic", "full")
 FORMS = ("ptx", "sass", "ttir", "ttgir", "llir")
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str]) -> int:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed arguments. An unknown option ends the program with the option that it looks like."""
     top = parser()
+    if not arguments:
+        top.print_help(sys.stderr)
+        top.exit(2)
     parsed, unknown = top.parse_known_args(arguments)
     if unknown:
         top.commands[parsed.command].refuse(unknown)
@@ -59,6 +63,7 @@ def parser() -> BriefParser:
         description="Have GPU kernels judged. The API key is read from KERNEL_EVAL_API_KEY.",
         epilog="exit status: " + "; ".join(f"{status:d} {meaning}" for status, meaning in MEANINGS.items()),
     )
+    top.add_argument("--version", action="version", version=installed_version())
     _add_common_options(top)
     top.set_defaults(url=None, json=False, verbose=False, patience=None)
     common = BriefParser(add_help=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_eval_client.cli import show_suite
+from kernel_eval_client.cli.brief_parser import did_you_mean
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
@@ -70,10 +71,13 @@ def _unmatched(all_cases: Sequence[Case], arguments: argparse.Namespace) -> list
     """A message for each value of --only, --level and --candidate that matches nothing in the suite."""
     names, labels = ({case.problem.name for case in all_cases}, {case.candidate.label for case in all_cases})
     levels = {case.problem.level for case in all_cases}
+    only, given = arguments.only or (), arguments.candidate or ()
+    other_names = [each for each in only if not fnmatch.filter(names, each)]
+    other_labels = [each for each in given if each not in labels]
     return [
-        *(f"--only {each} is no problem's name" for each in arguments.only or () if not fnmatch.filter(names, each)),
+        *(f"--only {each} is no problem's name{did_you_mean(each, names)}" for each in other_names),
         *(f"--level {each} is no problem's" for each in arguments.level or () if each not in levels),
-        *(f"--candidate {each} is no candidate's label" for each in arguments.candidate or () if each not in labels),
+        *(f"--candidate {each} is no candidate's label{did_you_mean(each, labels)}" for each in other_labels),
     ]
 
 

@@ -26,7 +26,8 @@ def read(
     root = STARTER if str(name) == "starter" and not Path(name).is_dir() else Path(name)
     for path in (root, candidates):
         if path is not None and not path.is_dir():
-            raise CallerError(f"{path} is no folder" + ("" if path is candidates else ", and no suite of this package"))
+            own = "" if path is candidates else "; the suite of this package is `starter`"
+            raise CallerError(f"{path} is no folder{own}")
     kind = layout or detect_layout(root)
     if small and kind != "kernelbench":
         raise CallerError(f"a suite of the layout {kind} has no small sizes")

@@ -103,6 +103,7 @@ def test_a_missing_entry_is_named(source: str, metadata: dict[str, object], word
         ("class Own(BaseException): pass\nraise Own('x')", ["Own: x", "line 2"]),
         ("a = '\0'", ["null byte"]),
         ("```python\nx = 1\n```", ["SyntaxError", "Markdown"]),
+        ("Here it is:\n```python\nx = 1\n```", ["SyntaxError", "Markdown"]),
         ("def f():\n" + "(" * 10000, ["SyntaxError"]),
     ],
 )
