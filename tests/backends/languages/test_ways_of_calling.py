@@ -81,6 +81,27 @@ def get_inputs():
 """
 """CuTe DSL: the constructor compiles an object of a class, for its own tensors and for torch's."""
 
+LOOKED_UP = """
+import torch, triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+@triton.jit
+def filled(y, block: tl.constexpr):
+    at = tl.arange(0, block)
+    tl.store(y + at, libdevice.not_there(at))
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        filled[(1,)](y, 64)
+        return y
+
+def get_inputs():
+    return [torch.randn(64)]
+"""
+"""Triton, and Gluon with it, looks such a name up before it compiles."""
+
 LOAD = """
 import pathlib, sys
 from backends.base import Artifact, Target
@@ -140,8 +161,14 @@ def test_what_nvcc_says_of_tilelangs_code_comes_first(tmp_path: Path) -> None:
     with pytest.raises(KernelFault, match=r'RuntimeError: .*error: identifier "not_there" is undefined') as caught:
         in_builder(wrong, tmp_path, H200)
     assert caught.value.status is Status.COMPILE_ERROR
-    assert "(line 21 of the source: `return doubled(x)`)" in caught.value.message
+    assert "(line 20 of the source: `return doubled(x)`)" in caught.value.message
     assert "#include" not in caught.value.message and "#include" in (caught.value.log or "")
+
+
+def test_a_name_that_a_module_lacks_is_a_compile_error(tmp_path: Path) -> None:
+    with pytest.raises(KernelFault, match="has no attribute 'not_there'.*line 14 of the source") as caught:
+        in_builder(Kernel(LOOKED_UP, KernelType.TRITON), tmp_path, H200)
+    assert caught.value.status is Status.COMPILE_ERROR
 
 
 def test_a_run_finds_what_cute_dsl_compiled_in_the_builder(tmp_path: Path) -> None:
