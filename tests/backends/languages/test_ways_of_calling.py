@@ -166,7 +166,7 @@ def test_what_nvcc_says_of_tilelangs_code_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_name_that_a_module_lacks_is_a_compile_error(tmp_path: Path) -> None:
-    with pytest.raises(KernelFault, match="has no attribute 'not_there'.*line 14 of the source") as caught:
+    with pytest.raises(KernelFault, match=r"has no attribute 'not_there'.*line 14 of the source") as caught:
         in_builder(Kernel(LOOKED_UP, KernelType.TRITON), tmp_path, H200)
     assert caught.value.status is Status.COMPILE_ERROR
 
