@@ -1,11 +1,13 @@
-"""CuTe DSL: the Python side of CUTLASS, which compiles through MLIR, in a tenth of a second for a small kernel.
+"""CuTe DSL: the Python side of CUTLASS, which compiles through MLIR; the run traces again, and finds what was compiled.
 
-Its cache keeps what a call of `@cute.jit` compiled, under a key with the source's path, and nothing of `cute.compile`:
-the run compiles again. The dry run finds errors, and writes the machine code for the artifacts.
+Its own cache keeps what a call of `@cute.jit` compiled, under a key with the source's path and the name of its module,
+and nothing of `cute.compile`. `share_builds` has it keep both, under a key of the traced module alone.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import importlib
 import re
@@ -26,13 +28,45 @@ _ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
 """As MLIR prints the bytes of a string that are no letters."""
 
 
+@functools.cache
+def share_builds() -> None:
+    """Has the cache keep the first compilation of each traced module: once more in a process, it compiles again."""
+    prefix = importlib.import_module("backends.source.module_loader").MODULE_PREFIX  # It imports torch: not at the top.
+    dsl = importlib.import_module("cutlass.base_dsl.dsl").BaseDSL
+    backend = importlib.import_module("cutlass.base_dsl.compile_backend").CompilerBackend
+    mangle_name, compile_module = dsl.mangle_name, backend.compile
+    known: set[str] = set()
+
+    def mangled(self: Any, *args: Any) -> str:
+        return re.sub(prefix + r"\d+", "", mangle_name(self, *args))
+
+    def compiled(self: Any, context: Any) -> Any:
+        options = self._dsl.compile_options
+        kept = options.full_ptx_path, options.full_cubin_path, options.dump_sass_path
+        text = context.module.operation.get_asm(enable_debug_info=False)  # Without the source's path.
+        chosen = {kind.__name__: option.value for kind, option in options.options.items()}
+        parts = text, f"{chosen} {context.pipeline}", self._dsl.envar.cache_key_str()
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        if key in known or self._dsl.envar.no_cache or any(kept):
+            return compile_module(self, context)
+        known.add(key)
+        return compile_module(self, dataclasses.replace(context, cache_enabled=True, module_hash=key))
+
+    dsl.mangle_name, backend.compile = mangled, compiled
+
+
 def pretend(arch: str, around: Around) -> None:
     """Compiles for that architecture; launches do nothing."""
+    share_builds()
     base = importlib.import_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()
     base.envar.arch = arch + "a" * (int(re.sub(r"\D", "", arch)) >= FIRST_WITH_FEATURES)
     executors = importlib.import_module("cutlass.cutlass_dsl.cuda_jit_executor")
     functions = importlib.import_module("cutlass.base_dsl.jit_executor")
-    for kind in (executors.CudaDialectJitCompiledFunction, functions.JitCompiledFunction):
+    kinds = [executors.CudaDialectJitCompiledFunction, functions.JitCompiledFunction]
+    with suppress(ImportError):  # Without tvm_ffi there are none of its functions.
+        ffi = importlib.import_module("cutlass.cutlass_dsl.tvm_ffi_provider")
+        kinds += [ffi.TVMFFIJitCompiledFunction, ffi.TVMFFIJitCompiledFunctionWithKwargs]
+    for kind in kinds:
         kind.__call__ = kind.run_compiled_program = _nothing
         kind.to = _itself
     backend = importlib.import_module("cutlass.base_dsl.compile_backend").CompilerBackend
@@ -89,6 +123,7 @@ LANGUAGE = Language(
     compilers=("base_dsl/dsl.py:generate_original_ir", "base_dsl/compile_backend.py:compile"),
     no_device=("cudaErrorInsufficientDriver", "cudaErrorNoDevice"),
     preloaded=True,
+    before_run=share_builds,
     pretend=pretend,
     codes=codes,
 )

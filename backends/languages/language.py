@@ -61,12 +61,17 @@ class Language:
     compilers: tuple[str, ...] = ()
     """Functions of its compiler, as "end of the file's path:name": any exception that leaves one is a refusal.
     In a builder it may come of the missing GPU, but for a wrong name or index."""
+    compilers_without_gpu: tuple[str, ...] = ()
+    """Those below them that run a compiler for a given architecture: what they refuse, they refuse with a GPU too."""
     tools: Mapping[str, str] = field(default_factory=dict)
     """Parts of the messages that it has where a compiler of its own is missing, each with what the operator does."""
     no_device: tuple[str, ...] = ()
     """Parts of the messages that it has for a machine without a GPU."""
     preloaded: bool = False
-    """Whether a zygote imports it, which sees no GPU: not where the import looks for one and remembers."""
+    """Whether a zygote imports it, which sees no GPU; where the import remembers that, `before_run` corrects it."""
+    before_run: Callable[[], None] | None = None
+    """Called in a runner before it imports a source: has the language find what the builder compiled, and the GPU that
+    the zygote did not see."""
     pretend: Callable[[str, Around], None] | None = None
     """Has it compile for the architecture ("sm_90") of a GPU that is not there, in this process for good; None where
     Triton's driver does that."""

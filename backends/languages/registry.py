@@ -50,6 +50,13 @@ def cache_variables(folder: Path) -> dict[str, str]:
     return {name: str(folder / place) for language in LANGUAGES for name, place in language.caches.items()}
 
 
+def before_run(source: str) -> None:
+    """Readies the languages that the source imports, in the process that will run it."""
+    for language in imported(source):
+        if language.before_run is not None and is_installed(language):
+            language.before_run()
+
+
 def operators_part(error: BaseException) -> str | None:
     """What the worker lacks and its operator adds, where the exception means that a language is not installed."""
     if isinstance(error, ImportError):
@@ -78,7 +85,8 @@ def may_lack_the_gpu(error: BaseException) -> bool:
     """Whether a missing GPU may be why a compiler refused the source: not where a name or an index is wrong."""
     if isinstance(error, AttributeError):
         return _left_a_compiler(error) and not isinstance(error.obj, ModuleType)
-    return not _is_own(error) and not isinstance(error, NameError | IndexError) and _left_a_compiler(error)
+    certain = _is_own(error) or isinstance(error, NameError | IndexError)
+    return not certain and _left_a_compiler(error) and not _left_a_compiler(error, without_gpu=True)
 
 
 def _is_own(error: BaseException) -> bool:
@@ -86,8 +94,9 @@ def _is_own(error: BaseException) -> bool:
     return any(f"{kind.__module__}.{kind.__qualname__}".startswith(prefixes) for kind in type(error).__mro__)
 
 
-def _left_a_compiler(error: BaseException) -> bool:
-    compilers = tuple(name for language in LANGUAGES for name in language.compilers)
+def _left_a_compiler(error: BaseException, *, without_gpu: bool = False) -> bool:
+    named = (language.compilers_without_gpu if without_gpu else language.compilers for language in LANGUAGES)
+    compilers = tuple(name for names in named for name in names)
     frames = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(f"{code.co_filename}:{code.co_name}".endswith(compilers) for code in frames)
 

@@ -13,7 +13,7 @@ FOLDER = "tilelang"
 
 
 def pretend(arch: str, around: Around) -> None:
-    """Compiles into the cache; a launch makes its outputs and computes nothing."""
+    """Compiles into the cache, all configurations of a search too; a launch makes its outputs and computes nothing."""
     devices: Any = importlib.import_module("tilelang.utils.device")
     devices.IS_CUDA = True  # The builder imported it, and saw no GPU.
     module = importlib.import_module("tilelang.jit.kernel")
@@ -25,18 +25,45 @@ def pretend(arch: str, around: Around) -> None:
 
     module.JITKernel._compile_and_create_adapter = compiled
     module.JITKernel.__call__ = _outputs
+    tuner = importlib.import_module("tilelang.autotuner.tuner").AutoTuner
+    search = tuner.run
+
+    def compiled_and_left(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return search(*args, **kwargs)
+        except Exception as error:
+            raise Unfollowed("TileLang measures its configurations on the GPU") from error
+
+    tuner.run = compiled_and_left
+
+
+def look_again() -> None:
+    """Has its modules look for the GPU, which the zygote's import did not see."""
+    for name in ("tilelang.utils.device", "tilelang.profiler.bench"):
+        importlib.reload(importlib.import_module(name))
 
 
 def _outputs(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    """The outputs that a kernel with `out_idx` returns."""
+    """The outputs that a kernel with `out_idx` returns; the inputs' sizes give the symbolic ones."""
     torch = importlib.import_module("torch")  # Not at the top: processes without torch read this table.
+    substitute = importlib.import_module("tvm.tirx.stmt_functor").substitute
+    simplify = importlib.import_module("tvm.arith").Analyzer().simplify
     adapter = kernel.adapter
+    inputs = [param for index, param in enumerate(adapter.params) if index not in adapter.result_idx]
+    sizes = {
+        size: length
+        for param, value in zip(inputs, args, strict=False)
+        for size, length in zip(param.shape, getattr(value, "shape", ()), strict=False)
+        if type(size).__name__ == "Var"
+    }
     outputs = []
     for index in adapter.result_idx:
         param = adapter.params[index]
-        if not all(isinstance(size, int) for size in param.shape):
-            raise Unfollowed("an output of a TileLang kernel has a symbolic size")
-        outputs.append(torch.empty(*param.shape, dtype=param.torch_dtype(), device="cuda:0"))
+        try:
+            shape = [size if isinstance(size, int) else int(simplify(substitute(size, sizes))) for size in param.shape]
+        except TypeError:
+            raise Unfollowed("an output of a TileLang kernel has a size that the inputs do not give") from None
+        outputs.append(torch.empty(*shape, dtype=param.torch_dtype(), device="cuda:0"))
     return outputs[0] if len(outputs) == 1 else outputs or None
 
 
@@ -52,11 +79,14 @@ LANGUAGE = Language(
     package="tilelang",
     caches={"TILELANG_CACHE_DIR": FOLDER},
     compilers=("tilelang/jit/__init__.py:compile", "tilelang/jit/__init__.py:get_tir"),
+    compilers_without_gpu=("tilelang/contrib/nvcc.py:compile_cuda",),
     tools={
         "Failed to automatically detect CUDA installation": "TileLang compiles with nvcc: the operator takes a "
         "base image with a CUDA toolkit, as docker-compose.yml has it for workers with a GPU"
     },
     no_device=("No registered target detector found an available target",),
+    preloaded=True,
+    before_run=look_again,
     pretend=pretend,
     codes=codes,
 )

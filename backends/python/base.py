@@ -144,6 +144,7 @@ class PythonBackend(Backend):
         """Executes the source again, where its extensions are already built, and constructs its class under the
         seed."""
         extensions = _prepared(folder, target)
+        registry.before_run(kernel.source_code)
         try:
             module = self.imported(kernel, folder)
         except BaseException as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _ERROR = re.compile(
-    r"^.*(?:\b(?:error\b(?: #\S+)?|fatal) *:"
+    r"^.*(?:\b(?:error\b(?: #\S+)?|fatal) *: *\S"
     r"|undefined reference to|multiple definition of|cannot find -l|: not found$).*$",
     re.MULTILINE,
 )

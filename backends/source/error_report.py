@@ -209,8 +209,12 @@ def _headline(error: BaseException, log: str) -> str:
             f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
         )
     if BUILD_FAILED not in text:
-        line = _raising_line(error) if registry.refused(error) and FILE_NAME not in text else None
-        return f"{summary(error)} (line {line.lineno} of the source: `{line.line}`)" if line else summary(error)
+        refused = registry.refused(error)
+        line = _raising_line(error) if refused and FILE_NAME not in text else None
+        # A language may quote all the code that it handed to nvcc, before what nvcc says of it.
+        first = first_error(text) if refused and len(text) > MAX_CHARS else None
+        told = f"{type(error).__name__}: {first}" if first else summary(error)
+        return f"{told} (line {line.lineno} of the source: `{line.line}`)" if line else told
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
