@@ -14,6 +14,8 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
+from backends.dry_run.fake_backward import run_backward
+
 DEVICE = torch.device("cuda:0")
 
 _CUDA, _META, _KINDS = 1, 14, 15
@@ -45,6 +47,7 @@ def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
     """
     _set_device_guard()
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    torch.autograd._engine_run_backward = run_backward  # type: ignore[assignment]
     fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
     with _FakeTensors(note_failure), _IndexedDevice():
         yield

@@ -133,6 +133,10 @@ class PythonBackend(Backend):
                     raise Unfollowed("no inputs are known")
                 if may_compile(kernel):
                     executable.call(args)
+                    if task.gradients:
+                        # The run asks for the gradients that the reference has, which are not known here.
+                        world.note_uncertain("the backward may need other gradients")
+                        executable.differentiable(args)
 
         return dry_run(extensions, task, follow)
 

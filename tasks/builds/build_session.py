@@ -77,15 +77,19 @@ class BuildSession:
             )
         return self._zygote
 
-    def build_key(self, kernel: Kernel, example: Any = None) -> str:
-        """The key of this kernel's build for this target in the build caches; `example` as `example_for` gives it."""
+    def build_key(self, kernel: Kernel, example: Any = None, *, gradients: bool = False) -> str:
+        """The key of this kernel's build for this target in the build caches; the rest as `told_for` gives it."""
         wire = kernel.to_wire()
         own = processor() if not self.target.is_cuda or "native" in json.dumps(wire) else None
-        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example])
+        backward = ["gradients"] if gradients else []
+        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example, *backward])
 
-    def example_for(self, kernel: Kernel, example: Any) -> Any:
-        """The part of the reference's example that the kernel's build depends on: all of it, or None."""
-        return example if self.target.is_cuda and not kernel.is_reference and may_compile(kernel) else None
+    def told_for(self, kernel: Kernel, example: Any, gradients: bool) -> tuple[Any, bool]:
+        """The reference's example and whether the job calls the backward, as far as the kernel's build depends on
+        them."""
+        if not (self.target.is_cuda and may_compile(kernel)):
+            return None, False
+        return None if kernel.is_reference else example, gradients
 
     @property
     def toolchain(self) -> str:
