@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 _LEAF = "AccumulateGrad"
@@ -57,11 +56,11 @@ def _edge(tensor: torch.Tensor | GradientEdge) -> tuple[Node, int]:
 
 
 def _called(node: Any, gradients: Gradients) -> Sequence[torch.Tensor | None]:
-    """The gradients of a node's inputs. A Function gets zeros where it has no gradient, as from the engine."""
-    numbers = range(len(node._input_metadata))
-    if isinstance(node, BackwardCFunction):
-        forms = node._input_metadata
-        made = node.apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
+    """The gradients of a node's inputs. A Function in Python gets zeros where it has none, as from the engine."""
+    forms, apply = node._input_metadata, getattr(node, "apply", None)
+    numbers = range(len(forms))
+    if apply is not None:
+        made = apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
     else:
         made = node(*(gradients.get(number) for number in numbers))
     return made if isinstance(made, tuple) else (made,)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.overrides import TorchFunctionMode
 
 from backends.dry_run.fake_backward import run_backward
 
@@ -47,9 +46,11 @@ def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
     """
     _set_device_guard()
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
-    torch.autograd._engine_run_backward = run_backward  # type: ignore[assignment]
+    torch.autograd._engine_run_backward = run_backward  # type: ignore[assignment, attr-defined]
     fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
-    with _FakeTensors(note_failure), _IndexedDevice():
+    FakeTensorMode.avoid_device_init = property(lambda mode: True)  # type: ignore[assignment]
+    _replace_methods()
+    with _FakeTensors(note_failure):
         yield
 
 
@@ -58,11 +59,6 @@ class _FakeTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         # Modules of torch hold a few real tensors, and a source may get some from numpy.
         super().__init__(allow_non_fake_inputs=True)
         self._note_failure = note_failure
-
-    @property
-    def avoid_device_init(self) -> bool:
-        """True although `torch.cuda.is_available()` pretends a GPU."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -84,18 +80,21 @@ def _usual(func: Any, args: Any) -> bool | int | float:
     return True if tensor.dtype is torch.bool else 16
 
 
-class _IndexedDevice(TorchFunctionMode):
+def _replace_methods() -> None:
     """Gives the device `cuda` its index in `Tensor.to` and `Tensor.cuda`, which would ask CUDA for the current one."""
+    stock = torch.Tensor.to
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.Tensor.cuda:
-            return args[0].to(DEVICE)
-        if func is torch.Tensor.to:
-            args, kwargs = tuple(map(_indexed, args)), {name: _indexed(value) for name, value in kwargs.items()}
-        elif func is torch.Tensor.pin_memory:
-            return args[0]
-        return func(*args, **kwargs)
+    def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return stock(tensor, *map(_indexed, args), **{name: _indexed(value) for name, value in kwargs.items()})
+
+    methods: dict[str, Any] = {
+        "to": to,
+        "cuda": lambda tensor, *args, **kwargs: stock(tensor, DEVICE),
+        "pin_memory": lambda tensor, *args: tensor,
+        "record_stream": lambda tensor, stream: None,
+    }
+    for name, method in methods.items():
+        setattr(torch.Tensor, name, method)
 
 
 def _indexed(value: Any) -> Any:

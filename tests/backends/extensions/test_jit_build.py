@@ -49,12 +49,18 @@ H200 = Target("cuda:0", "sm_90")
 
 
 def in_builder(
-    given: Kernel, folder: Path, target: Target = CPU, example: Any = None, gradients: bool = False
+    given: Kernel,
+    folder: Path,
+    target: Target = CPU,
+    example: Any = None,
+    *,
+    gradients: bool = False,
+    card: str | None = None,
 ) -> Artifact:
     """Built in a process of its own that sees no GPU, as the service does."""
     done = subprocess.run(
         [sys.executable, "-c", BUILDER],
-        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example, gradients]),
+        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example, gradients, card]),
         env={
             **os.environ,
             "CUDA_VISIBLE_DEVICES": "",
