@@ -34,6 +34,7 @@ from backends.languages import registry
 from backends.languages.language import Unfollowed
 from backends.source.error_report import summary
 from domain.fault import KernelFault
+from domain.kernel import Kernel
 from domain.result import Status
 
 PATIENCE_S = 10
@@ -82,7 +83,7 @@ class World:
         while line:
             line = line[os.write(self._pipe, line) :]
 
-    def enter(self, arch: str, source: str, card: str | None) -> contextlib.AbstractContextManager[None]:
+    def enter(self, arch: str, kernel: Kernel, card: str | None) -> contextlib.AbstractContextManager[None]:
         """Pretends the GPU from now on, to the languages that the source imports too, with fake tensors in a block.
 
         `card` is the GPU's name, if that is known.
@@ -90,11 +91,12 @@ class World:
         properties = pretend_cuda(arch, self.note_uncertain, card)
         pretend_triton(arch, properties, self._compile)
         self._extensions.build_ahead = lambda name, build: self._compile(f"extension {name}", build)
-        if torch.version.cuda is not None and properties.is_known:
+        by_inductor = kernel.under_compile or "torch.compile" in kernel.source_code
+        if by_inductor and torch.version.cuda is not None and properties.is_known:
             pretend_inductor(self._compile, lambda error: self.note_uncertain(f"torch.compile: {summary(error)}"))
         else:
             torch.compile = _not_compiled
-        for language in registry.imported(source):
+        for language in registry.imported(kernel.source_code):
             if language.pretend is not None:
                 pretend_dlpack()
                 language.pretend(arch, self._compile)
@@ -190,7 +192,7 @@ def _because(uncertain: str | None) -> str:
 
 
 def _not_compiled(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Replaces `torch.compile` where its cache would not fit the card: what it would compile runs as it is."""
+    """Replaces `torch.compile` where Inductor's cache would not fit the card: what it would compile runs as it is."""
     return model if model is not None else lambda function: function
 
 

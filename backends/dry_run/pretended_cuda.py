@@ -137,6 +137,13 @@ class Event:
     record = wait = synchronize = _nothing
 
 
+class Generator(torch.Generator):
+    """A generator for the GPU, made on the host: tensors without content draw nothing from it."""
+
+    def __new__(cls, device: Any = None) -> Generator:
+        return super().__new__(cls)
+
+
 class Graph:
     """A graph that holds no work."""
 
@@ -205,6 +212,7 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None], card: str | None 
     for name in ("_lazy_init", "get_rng_state", "set_rng_state"):  # Which other modules have by these names, too.
         setattr(torch.cuda.random, name, getattr(torch.cuda, name))
     torch.accelerator.synchronize = _answering(None)
+    torch.Generator = Generator  # type: ignore[misc]
     Event.note_guess = staticmethod(note_guess)
     torch.cuda.nvtx.range = lambda *args, **kwargs: nullcontext()  # type: ignore[assignment]
     torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = _answering(0)

@@ -116,7 +116,7 @@ class PythonBackend(Backend):
             given = Example.from_wire(task.example)
             if given.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code, task.card):
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel, task.card):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)

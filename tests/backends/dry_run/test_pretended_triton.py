@@ -81,6 +81,25 @@ def forward(x):
     graph.replay()
     return y
 """,
+    "in an operator of its own": """
+@torch.library.custom_op("launched::once", mutates_args=())
+def once(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    scaled[(1,)](x, y, x.numel(), 2.0, BLOCK=64)
+    return y
+@once.register_fake
+def without_content(x):
+    return torch.empty_like(x)
+def forward(x):
+    return once(x)
+""",
+    "for as many as the content says": """
+def forward(x):
+    chosen = torch.cat([x[x[:, 0] > 0], torch.masked_select(x, x > 0)[None, :33]])
+    drawn = torch.rand(8, device=x.device, generator=torch.Generator(x.device).manual_seed(1))
+    scaled[(1,)](chosen, chosen, 16 + len(drawn), len(x.unique().view(-1)) * 0.0, BLOCK=64)
+    return x
+""",
     "under torch.compile, with half precision": """
 @torch.compile
 def forward(x):
