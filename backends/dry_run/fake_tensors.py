@@ -31,8 +31,9 @@ _IMPORTED_LATE = (
     "torch._decomp",
     "torch._refs",
     "torch.fx.experimental.symbolic_shapes",
+    "torch._inductor.compile_fx",
 )
-"""Modules that fake tensors import at their first use, in 2 s."""
+"""Modules that fake tensors, and torch.compile, import at their first use, in 4 s."""
 
 
 _OF_TORCH = frozenset(torch.library._impls)
