@@ -400,7 +400,7 @@ class PythonExecutable(Executable):
 
 
 def _compile_ahead(executable: PythonExecutable) -> None:
-    """Has Inductor store what it compiles in the folder. For a GPU it would need one, which a builder does not have."""
+    """Has Inductor store what it compiles in the folder. For a GPU the dry run does that."""
     if (inputs := executable.own_inputs(DRY_SEED)) is not None:
         executable.call(inputs)
 
