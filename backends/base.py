@@ -53,10 +53,14 @@ class Task:
     """The facts of a job that a builder gets with the kernel.
 
     `example`: the constructor arguments and inputs that the reference's builder found, in wire form
-    (`backends.dry_run.example`); None without a reference. `seconds`, `memory_bytes`: what a dry run may take.
+    (`backends.dry_run.example`); None without a reference. `gradients`: whether the job calls the backward, too.
+    `card`: the name of the GPU that will run it, if there is one here. `seconds`, `memory_bytes`: what a dry run may
+    take.
     """
 
     example: Any = None
+    gradients: bool = False
+    card: str | None = None
     seconds: float = 60.0
     memory_bytes: int = 2 << 30
 

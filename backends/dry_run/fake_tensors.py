@@ -11,8 +11,13 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
-from torch.overrides import TorchFunctionMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+
+from backends.dry_run.fake_backward import run_backward
 
 DEVICE = torch.device("cuda:0")
 
@@ -26,8 +31,15 @@ _IMPORTED_LATE = (
     "torch._decomp",
     "torch._refs",
     "torch.fx.experimental.symbolic_shapes",
+    "torch._inductor.compile_fx",
 )
-"""Modules that fake tensors import at their first use, in 2 s."""
+"""Modules that fake tensors, and torch.compile, import at their first use, in 4 s."""
+
+
+_OF_TORCH = frozenset(torch.library._impls)
+"""Operators in Python that torch has, each with the key of its code."""
+_NAMESPACES = ("prims", "rngprims", "inductor")
+"""Of torch, imported late."""
 
 
 def preload() -> None:
@@ -45,8 +57,14 @@ def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
     """
     _set_device_guard()
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    torch.autograd._engine_run_backward = run_backward  # type: ignore[assignment, attr-defined]
     fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
-    with _FakeTensors(note_failure), _IndexedDevice():
+    FakeTensorMode.avoid_device_init = property(lambda mode: True)  # type: ignore[assignment]
+    for operator in torch._ops._higher_order_ops.values():
+        if FakeTensorMode in operator.python_key_table:
+            operator.python_key_table[_FakeTensors] = operator.python_key_table[FakeTensorMode]
+    _replace_methods()
+    with _FakeTensors(note_failure):
         yield
 
 
@@ -56,19 +74,49 @@ class _FakeTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         super().__init__(allow_non_fake_inputs=True)
         self._note_failure = note_failure
 
-    @property
-    def avoid_device_init(self) -> bool:
-        """True although `torch.cuda.is_available()` pretends a GPU."""
-        return True
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (key := _own_code(func)) is not None:
+            with self:
+                return func._op_dk(key, *args, **kwargs)
         try:
-            return super().__torch_dispatch__(func, types, args, kwargs or {})
+            return super().__torch_dispatch__(func, types, args, kwargs)
         except BaseException as error:
             self._note_failure(error)
             if isinstance(error, DataDependentOutputException):
                 return _usual(func, args)
+            if isinstance(error, DynamicOutputShapeException) and func in _LARGEST:
+                with self:
+                    return _LARGEST[func](*args, **kwargs)
             raise
+
+
+def _own_code(func: Any) -> Any:
+    """The key of an operator's code for the GPU if that is the source's own; its fake form would launch nothing."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace in _NAMESPACES:
+        return None
+    for key in ("CUDA", "CompositeExplicitAutograd"):
+        code = f"{func._schema.name.replace('::', '/')}/{key}"
+        if code in torch.library._impls and code not in _OF_TORCH:
+            return getattr(torch._C.DispatchKey, key)
+    return None
+
+
+def _all_places(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.new_empty((tensor.numel(), tensor.dim()), dtype=torch.int64)
+
+
+def _all_unique(tensor: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
+    numbers = tensor.new_empty(tensor.shape, dtype=torch.int64)
+    return tensor.new_empty(tensor.numel()), numbers, numbers.view(-1)
+
+
+_LARGEST: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.nonzero.default: _all_places,
+    torch.ops.aten.masked_select.default: lambda tensor, mask: (tensor * mask).view(-1),
+    torch.ops.aten._unique2.default: _all_unique,
+}
+"""Outputs whose shape the content decides, at their largest: all elements are chosen, and no two are equal."""
 
 
 def _usual(func: Any, args: Any) -> bool | int | float:
@@ -81,18 +129,21 @@ def _usual(func: Any, args: Any) -> bool | int | float:
     return True if tensor.dtype is torch.bool else 16
 
 
-class _IndexedDevice(TorchFunctionMode):
+def _replace_methods() -> None:
     """Gives the device `cuda` its index in `Tensor.to` and `Tensor.cuda`, which would ask CUDA for the current one."""
+    stock = torch.Tensor.to
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.Tensor.cuda:
-            return args[0].to(DEVICE)
-        if func is torch.Tensor.to:
-            args, kwargs = tuple(map(_indexed, args)), {name: _indexed(value) for name, value in kwargs.items()}
-        elif func is torch.Tensor.pin_memory:
-            return args[0]
-        return func(*args, **kwargs)
+    def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return stock(tensor, *map(_indexed, args), **{name: _indexed(value) for name, value in kwargs.items()})
+
+    methods: dict[str, Any] = {
+        "to": to,
+        "cuda": lambda tensor, *args, **kwargs: stock(tensor, DEVICE),
+        "pin_memory": lambda tensor, *args: tensor,
+        "record_stream": lambda tensor, stream: None,
+    }
+    for name, method in methods.items():
+        setattr(torch.Tensor, name, method)
 
 
 def _indexed(value: Any) -> Any:

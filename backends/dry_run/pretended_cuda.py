@@ -43,6 +43,7 @@ CARDS = {
     90: Card("NVIDIA H100 80GB HBM3", 132, 81_079),
     100: Card("NVIDIA B200", 148, 182_642),
 }
+KNOWN = {card.name: card for card in (*CARDS.values(), Card("NVIDIA H200", 132, 143_771))}
 USUAL = CARDS[90]
 GUESSED = ("name", "multi_processor_count", "total_memory", "L2_cache_size")
 
@@ -55,9 +56,12 @@ def capability_of(arch: str) -> int:
 class Properties:
     """`torch.cuda.get_device_properties` of the pretended card."""
 
-    def __init__(self, arch: str, note_guess: Callable[[str], None]) -> None:
+    def __init__(self, arch: str, note_guess: Callable[[str], None], card_name: str | None = None) -> None:
         capability = capability_of(arch)
-        card, limits = CARDS.get(capability, USUAL), MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90])
+        self.is_known = card_name in KNOWN
+        """Whether name and multiprocessors are those of the card."""
+        card = KNOWN.get(card_name or "", CARDS.get(capability, USUAL))
+        limits = MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90])
         self.major, self.minor = divmod(capability, 10)
         self.warp_size = WARP
         self.max_threads_per_block = THREADS
@@ -133,6 +137,13 @@ class Event:
     record = wait = synchronize = _nothing
 
 
+class Generator(torch.Generator):
+    """A generator for the GPU, made on the host: tensors without content draw nothing from it."""
+
+    def __new__(cls, device: Any = None) -> Generator:
+        return super().__new__(cls)
+
+
 class Graph:
     """A graph that holds no work."""
 
@@ -148,9 +159,12 @@ class Graph:
     capture_begin = capture_end = replay = reset = _nothing
 
 
-def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
-    """Replaces functions of torch.cuda in this process for good; returns the properties that they tell."""
-    properties, stream = Properties(arch, note_guess), Stream()
+def pretend_cuda(arch: str, note_guess: Callable[[str], None], card: str | None = None) -> Properties:
+    """Replaces functions of torch.cuda in this process for good; returns the properties that they tell.
+
+    `card` is the GPU's name, if that is known.
+    """
+    properties, stream = Properties(arch, note_guess, card), Stream()
 
     def memory(*args: Any) -> tuple[int, int]:
         return properties.total_memory, properties.total_memory
@@ -173,6 +187,7 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
         "default_stream": stream,
         "graph_pool_handle": (0, 0),
         "get_rng_state_all": [],
+        **dict.fromkeys(("set_rng_state", "set_rng_state_all"), None),
         **dict.fromkeys(("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"), 0),
         **dict.fromkeys(
             ("init", "_lazy_init", "synchronize", "empty_cache", "ipc_collect", "set_device", "set_stream"), None
@@ -187,11 +202,17 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
         "CUDAGraph": Graph,
         **dict.fromkeys(("device", "device_of", "_DeviceGuard", "stream", "graph"), Entered),
         "mem_get_info": memory,
+        "get_rng_state": lambda *args: torch.zeros(16, dtype=torch.uint8),
+        "ExternalStream": Stream,
         "get_device_name": lambda *args: properties.name,
         "make_graphed_callables": lambda callables, *args, **kwargs: callables,
     }
     for name, replacement in replacements.items():
         setattr(torch.cuda, name, replacement)
+    for name in ("_lazy_init", "get_rng_state", "set_rng_state"):  # Which other modules have by these names, too.
+        setattr(torch.cuda.random, name, getattr(torch.cuda, name))
+    torch.accelerator.synchronize = _answering(None)
+    torch.Generator = Generator  # type: ignore[misc]
     Event.note_guess = staticmethod(note_guess)
     torch.cuda.nvtx.range = lambda *args, **kwargs: nullcontext()  # type: ignore[assignment]
     torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = _answering(0)

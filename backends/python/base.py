@@ -118,7 +118,7 @@ class PythonBackend(Backend):
             given = Example.from_wire(task.example)
             if given.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel, task.card):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)
@@ -135,6 +135,10 @@ class PythonBackend(Backend):
                     raise Unfollowed("no inputs are known")
                 if may_compile(kernel):
                     executable.call(args)
+                    if task.gradients:
+                        # The run asks for the gradients that the reference has, which are not known here.
+                        world.note_uncertain("the backward may need other gradients")
+                        executable.differentiable(args)
 
         return dry_run(extensions, task, follow)
 
@@ -399,7 +403,7 @@ class PythonExecutable(Executable):
 
 
 def _compile_ahead(executable: PythonExecutable) -> None:
-    """Has Inductor store what it compiles in the folder. For a GPU it would need one, which a builder does not have."""
+    """Has Inductor store what it compiles in the folder. For a GPU the dry run does that."""
     if (inputs := executable.own_inputs(DRY_SEED)) is not None:
         executable.call(inputs)
 

@@ -84,15 +84,19 @@ class BuildSession:
             self._early_process = None
         return self._zygote
 
-    def build_key(self, kernel: Kernel, example: Any = None) -> str:
-        """The key of this kernel's build for this target in the build caches; `example` as `example_for` gives it."""
+    def build_key(self, kernel: Kernel, example: Any = None, *, gradients: bool = False) -> str:
+        """The key of this kernel's build for this target in the build caches; the rest as `told_for` gives it."""
         wire = kernel.to_wire()
         own = processor() if not self.target.is_cuda or "native" in json.dumps(wire) else None
-        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example])
+        backward = ["gradients"] if gradients else []
+        return key_of([wire, self.target.device, self.target.arch, own, self.toolchain, example, *backward])
 
-    def example_for(self, kernel: Kernel, example: Any) -> Any:
-        """The part of the reference's example that the kernel's build depends on: all of it, or None."""
-        return example if self.target.is_cuda and not kernel.is_reference and may_compile(kernel) else None
+    def told_for(self, kernel: Kernel, example: Any, gradients: bool) -> tuple[Any, bool]:
+        """The reference's example and whether the job calls the backward, as far as the kernel's build depends on
+        them."""
+        if not (self.target.is_cuda and may_compile(kernel)):
+            return None, False
+        return None if kernel.is_reference else example, gradients
 
     @property
     def toolchain(self) -> str:
@@ -104,6 +108,11 @@ class BuildSession:
         """The target of this session's builds, as build-only workers need it: the device of this node runs them."""
         arch = self.target.arch or device_info.CPU_ONLY
         return BuildTarget(device_info.detect().model, arch, self.toolchain)
+
+    @cached_property
+    def card_name(self) -> str | None:
+        """The full name of the GPU that the builds are for; None where it is another node's."""
+        return device_info.detect().gpu_name if self.target.is_cuda else None
 
     @cached_property
     def gpu_session(self) -> BuildSession | None:

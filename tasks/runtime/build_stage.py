@@ -59,6 +59,7 @@ class Building:
         self._patience: float = self._timeout
         self._own_timeout = request.build_timeout is not None
         self._example: Any = UNKNOWN if request.reference is not None else None
+        self._gradients = request.gradients
         self._gpu_building: Building | None = None
         if build_session.gpu_session is not None:
             self._gpu_building = Building(build_session.gpu_session, request, cancelled)
@@ -142,10 +143,11 @@ class Building:
 
     def build_key(self, kernel: Kernel) -> str:
         """The key of this kernel's build, for the reference that was built before it."""
-        return self._build_session.build_key(kernel, self._example_for(kernel))
+        example, gradients = self._told_for(kernel)
+        return self._build_session.build_key(kernel, example, gradients=gradients)
 
-    def _example_for(self, kernel: Kernel) -> Any:
-        return self._build_session.example_for(kernel, self._example)
+    def _told_for(self, kernel: Kernel) -> tuple[Any, bool]:
+        return self._build_session.told_for(kernel, self._example, self._gradients)
 
     def _finish(self, making: _Making, artifact: Artifact | None) -> None:
         making.artifact = artifact
@@ -222,7 +224,8 @@ class Building:
                 kernel_run.folder, gpu=False, deadline=deadline_in(self._left), cancelled=self._cancelled
             )
             memory = int(settings().runner_memory * DRY_RUN_SHARE)
-            task = Task(self._example_for(kernel_run.kernel), self._left * DRY_RUN_SHARE, memory)
+            told = self._told_for(kernel_run.kernel)
+            task = Task(*told, self._build_session.card_name, self._left * DRY_RUN_SHARE, memory)
             artifact = kernel_run.session.build(kernel_run.kernel, task)
             self._finish(making, artifact)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.

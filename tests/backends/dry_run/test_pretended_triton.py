@@ -81,6 +81,25 @@ def forward(x):
     graph.replay()
     return y
 """,
+    "in an operator of its own": """
+@torch.library.custom_op("launched::once", mutates_args=())
+def once(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    scaled[(1,)](x, y, x.numel(), 2.0, BLOCK=64)
+    return y
+@once.register_fake
+def without_content(x):
+    return torch.empty_like(x)
+def forward(x):
+    return once(x)
+""",
+    "for as many as the content says": """
+def forward(x):
+    chosen = torch.cat([x[x[:, 0] > 0], torch.masked_select(x, x > 0)[None, :33]])
+    drawn = torch.rand(8, device=x.device, generator=torch.Generator(x.device).manual_seed(1))
+    scaled[(1,)](chosen, chosen, 16 + len(drawn), len(x.unique().view(-1)) * 0.0, BLOCK=64)
+    return x
+""",
     "under torch.compile, with half precision": """
 @torch.compile
 def forward(x):
@@ -234,3 +253,44 @@ def test_a_source_that_launches_while_it_is_imported_is_not_deferred(tmp_path: P
     artifact = in_builder(given, tmp_path, H200)
     assert artifact.deferred is None and artifact.facts["entry"] == "class ModelNew"
     assert artifact.facts["dry_run"]["ended"] == "completed" and len(cubins(tmp_path)) == 2
+
+
+BACKWARD = """
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        y = torch.empty_like(x)
+        scaled[(1,)](x, y, x.numel(), 2.0, BLOCK=64)
+        return y * weight
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        scaled[(1,)](dy, dx, dx.numel(), 2.0, BLOCK=128)
+        return dx * weight, (dy * x).sum(0)
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(33))
+    def forward(self, x):
+        return Scale.apply(x, self.weight)
+def get_inputs():
+    return [torch.randn(64, 33)]
+"""
+
+
+def test_a_backward_is_called_where_the_job_calls_it(tmp_path: Path) -> None:
+    given = kernel(HEAD + SCALED + BACKWARD)
+    for gradients, number in ((False, 1), (True, 2)):
+        facts = in_builder(given, tmp_path, H200, gradients=gradients).facts
+        assert facts["dry_run"] == {"compiled": facts["dry_run"]["compiled"], "ended": "completed", "reason": None}
+        assert len(cubins(tmp_path)) == number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["BLOCK=100", "BLOCK=missing", "BLOCK=next(t for t in iter(int, 1) if t)"])
+def test_a_backward_that_fails_is_left_to_the_run(wrong: str, tmp_path: Path) -> None:
+    given = kernel(HEAD + SCALED + BACKWARD.replace("BLOCK=128", wrong))
+    told = in_builder(given, tmp_path, H200, gradients=True).facts["dry_run"]
+    assert told["compiled"] == ["scaled"] and told["ended"] in ("stopped", "out_of_time") and told["reason"]

@@ -30,10 +30,10 @@ from backends.base import Target, Task
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-wire, folder, device, arch, example = json.load(sys.stdin)
+wire, folder, device, arch, *told = json.load(sys.stdin)
 kernel = Kernel.from_wire(wire)
 try:
-    artifact = backend(kernel.kernel_type).build(kernel, pathlib.Path(folder), Target(device, arch), Task(example))
+    artifact = backend(kernel.kernel_type).build(kernel, pathlib.Path(folder), Target(device, arch), Task(*told))
     answer = {"artifact": [artifact.facts, artifact.deferred, artifact.log, artifact.example]}
 except KernelFault as fault:
     answer = {"fault": [fault.status.value, fault.message, fault.log, fault.compiled]}
@@ -48,11 +48,19 @@ with_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 H200 = Target("cuda:0", "sm_90")
 
 
-def in_builder(given: Kernel, folder: Path, target: Target = CPU, example: Any = None) -> Artifact:
+def in_builder(
+    given: Kernel,
+    folder: Path,
+    target: Target = CPU,
+    example: Any = None,
+    *,
+    gradients: bool = False,
+    card: str | None = None,
+) -> Artifact:
     """Built in a process of its own that sees no GPU, as the service does."""
     done = subprocess.run(
         [sys.executable, "-c", BUILDER],
-        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example]),
+        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example, gradients, card]),
         env={
             **os.environ,
             "CUDA_VISIBLE_DEVICES": "",

@@ -88,6 +88,7 @@ def test_whatever_changes_a_build_is_part_of_its_key(worker: WorkerContext) -> N
     ]
     keys = {worker.build_key(each) for each in (first, *others)}
     assert len(keys) == 1 + len(others) and worker.build_key(replace(first)) in keys
+    assert worker.build_key(first, gradients=True) not in keys
 
 
 def test_sources_that_differ_in_one_number_are_judged_each_by_its_own(worker: WorkerContext) -> None:

@@ -1,0 +1,83 @@
+"""Backward passes of fake tensors: autograd's own engine asks for the streams of a GPU that a builder does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+_LEAF = "AccumulateGrad"
+Gradients = dict[int, torch.Tensor]
+
+
+def run_backward(
+    outputs: Sequence[torch.Tensor | GradientEdge],
+    cotangents: Sequence[torch.Tensor | None],
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[torch.Tensor | GradientEdge],
+    allow_unreachable: bool = True,
+    accumulate_grad: bool = False,
+) -> tuple[torch.Tensor | None, ...]:
+    """Replaces what `torch.autograd.grad` and `Tensor.backward` call; calls no hooks, and frees no graph.
+
+    Nodes run in this thread, newest first: each was made after those that its gradients go to.
+    """
+    pending: dict[Node, Gradients] = {}
+    reached: dict[Node, Gradients] = {}
+
+    def add(edge: Node | None, number: int, gradient: torch.Tensor | None) -> None:
+        if edge is not None and gradient is not None:
+            gradients = pending.setdefault(edge, {})
+            gradients[number] = gradients[number] + gradient if number in gradients else gradient
+
+    for output, cotangent in zip(outputs, cotangents, strict=True):
+        add(*_edge(output), cotangent)
+    wanted = [_edge(tensor) for tensor in inputs]
+    with torch.set_grad_enabled(create_graph):
+        while pending:
+            node = max(pending, key=lambda each: (not each.name().endswith(_LEAF), each._sequence_nr()))
+            reached[node] = pending.pop(node)
+            if node.name().endswith(_LEAF):
+                if accumulate_grad:
+                    _accumulate(node, reached[node])
+                continue
+            gradients = _called(node, reached[node])
+            for (edge, number), gradient in zip(node.next_functions, gradients, strict=False):
+                add(edge, number, _fitted(edge, number, gradient))
+    return tuple(reached.get(node, {}).get(number) for node, number in wanted)
+
+
+def _edge(tensor: torch.Tensor | GradientEdge) -> tuple[Node, int]:
+    edge = tensor if isinstance(tensor, GradientEdge) else get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
+
+
+def _called(node: Any, gradients: Gradients) -> Sequence[torch.Tensor | None]:
+    """The gradients of a node's inputs. A Function in Python gets zeros where it has none, as from the engine."""
+    forms, apply = node._input_metadata, getattr(node, "apply", None)
+    numbers = range(len(forms))
+    if apply is not None:
+        made = apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
+    else:
+        made = node(*(gradients.get(number) for number in numbers))
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _zeros(form: Any) -> torch.Tensor:
+    return torch.zeros(form.shape, dtype=form.dtype, device=form.device)
+
+
+def _fitted(node: Any, number: int, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """A gradient as the engine hands it on: summed where the forward broadcast, in the dtype of the forward."""
+    if node is None or gradient is None:
+        return None
+    form = node._input_metadata[number]
+    return gradient.sum_to_size(form.shape).to(form.dtype)
+
+
+def _accumulate(leaf: Any, gradients: Gradients) -> None:
+    variable, (gradient,) = leaf.variable, gradients.values()
+    variable.grad = gradient if variable.grad is None else variable.grad + gradient

@@ -1,0 +1,52 @@
+"""The backward pass of fake tensors, against autograd's engine on tensors that have content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from backends.dry_run.fake_backward import run_backward
+
+Forward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, unused):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x, weight)
+        return x * weight, x + 1
+
+    @staticmethod
+    def backward(ctx, of_product, of_sum):  # type: ignore[no-untyped-def]
+        x, weight = ctx.saved_tensors
+        return of_product * weight + of_sum, (of_product * x).sum(0), None
+
+
+FORWARDS: dict[str, Forward] = {
+    "broadcast": lambda x, weight: x * weight,
+    "a Function, transposed": lambda x, weight: Pair.apply(x, weight, 3)[0].t() * 2,
+    "a Function with an output that is not used": lambda x, weight: Pair.apply(x * weight, weight, 3)[1].softmax(-1),
+    "a leaf that is reached twice": lambda x, weight: functional.relu(x * weight) @ weight + x.mean(),
+    "half precision": lambda x, weight: (x.half() * weight.half()).float() + x,
+    "in place, and a view": lambda x, weight: (x * 2).add_(weight).mul_(3)[:, ::2],
+    "several outputs": lambda x, weight: torch.cat([x.t()[:4], x[:, :4]], 1).unbind(0)[1] * weight[:8],
+}
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_its_gradients_are_the_engines(name: str) -> None:
+    torch.manual_seed(0)
+    x, weight, unreached = (torch.randn(*shape, requires_grad=True) for shape in ((4, 16), (16,), (3,)))
+    output = FORWARDS[name](x, weight)
+    cotangent = torch.randn_like(output)
+    leaves = [x, weight, unreached]
+    expected = torch.autograd.grad([output], leaves, [cotangent], retain_graph=True, allow_unused=True)
+    found = run_backward([output], [cotangent], False, False, leaves)
+    assert found[2] is None and expected[2] is None
+    for actual, gradient in zip(found[:2], expected[:2], strict=True):
+        assert actual is not None and torch.allclose(actual, gradient) and actual.stride() == gradient.stride()
+    run_backward([output], [cotangent], False, False, [], accumulate_grad=True)
+    assert x.grad is not None and torch.equal(x.grad, expected[0]) and unreached.grad is None
