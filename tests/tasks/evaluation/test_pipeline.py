@@ -454,7 +454,7 @@ def test_what_a_kernel_prints_is_in_the_answer(worker: WorkerContext) -> None:
 
 
 def test_device_metrics_are_said_to_be_unavailable_where_they_are_asked_for(worker: WorkerContext) -> None:
-    asked = judged(worker, kernel(SOFTMAX), device_metrics=CounterRequest())
+    asked = judged(worker, kernel(SOFTMAX), device_metrics=CounterRequest().to_wire())
     metadata = asked.body("j")["kernel_exec_result"]["metadata"]
     assert metadata["device_metrics"]["status"] == "unavailable" and metadata["device_metrics"]["reason"]
     metadata = judged(worker, kernel(SOFTMAX)).body("j")["kernel_exec_result"]["metadata"]
