@@ -54,13 +54,11 @@ class Task:
 
     `example`: the constructor arguments and inputs that the reference's builder found, in wire form
     (`backends.dry_run.example`); None without a reference. `gradients`: whether the job calls the backward, too.
-    `card`: the name of the GPU that will run it, if there is one here. `seconds`, `memory_bytes`: what a dry run may
-    take.
+    `seconds`, `memory_bytes`: what a dry run may take.
     """
 
     example: Any = None
     gradients: bool = False
-    card: str | None = None
     seconds: float = 60.0
     memory_bytes: int = 2 << 30
 

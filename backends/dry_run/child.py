@@ -27,14 +27,12 @@ from backends.base import Task
 from backends.dry_run.fake_tensors import fake_world
 from backends.dry_run.pretended_cuda import pretend_cuda
 from backends.dry_run.pretended_dlpack import pretend_dlpack
-from backends.dry_run.pretended_inductor import pretend_inductor
 from backends.dry_run.pretended_triton import pretend_triton
 from backends.extensions.jit_build import FOLDER, ExtensionCalled, Extensions
 from backends.languages import registry
 from backends.languages.language import Unfollowed
 from backends.source.error_report import summary
 from domain.fault import KernelFault
-from domain.kernel import Kernel
 from domain.result import Status
 
 PATIENCE_S = 10
@@ -43,7 +41,7 @@ nothing is computed; an import of a language takes some seconds."""
 IDLE_S = 30
 """The same on the clock, in s: for a source that waits."""
 MAX_REPORT_BYTES = 4 << 20
-CACHE_FOLDERS = (FOLDER, "triton", "inductor", *registry.CACHES)
+CACHE_FOLDERS = (FOLDER, "triton", *registry.CACHES)
 """Folders below the job's folder that hold what the run will load."""
 COMPLETED, STOPPED, OUT_OF_TIME, DIED = "completed", "stopped", "out_of_time", "died"
 
@@ -83,20 +81,13 @@ class World:
         while line:
             line = line[os.write(self._pipe, line) :]
 
-    def enter(self, arch: str, kernel: Kernel, card: str | None) -> contextlib.AbstractContextManager[None]:
-        """Pretends the GPU from now on, to the languages that the source imports too, with fake tensors in a block.
-
-        `card` is the GPU's name, if that is known.
-        """
-        properties = pretend_cuda(arch, self.note_uncertain, card)
+    def enter(self, arch: str, source: str) -> contextlib.AbstractContextManager[None]:
+        """Pretends the GPU from now on, to the languages that the source imports too, with fake tensors in a block."""
+        properties = pretend_cuda(arch, self.note_uncertain)
         pretend_triton(arch, properties, self._compile)
         self._extensions.build_ahead = lambda name, build: self._compile(f"extension {name}", build)
-        by_inductor = kernel.under_compile or "torch.compile" in kernel.source_code
-        if by_inductor and torch.version.cuda is not None and properties.is_known:
-            pretend_inductor(self._compile, lambda error: self.note_uncertain(f"torch.compile: {summary(error)}"))
-        else:
-            torch.compile = _not_compiled
-        for language in registry.imported(kernel.source_code):
+        torch.compile = _not_compiled
+        for language in registry.imported(source):
             if language.pretend is not None:
                 pretend_dlpack()
                 language.pretend(arch, self._compile)
@@ -192,7 +183,7 @@ def _because(uncertain: str | None) -> str:
 
 
 def _not_compiled(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Replaces `torch.compile` where Inductor's cache would not fit the card: what it would compile runs as it is."""
+    """Replaces `torch.compile`, which cannot trace fake tensors: what it would compile runs as it is."""
     return model if model is not None else lambda function: function
 
 

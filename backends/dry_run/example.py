@@ -16,7 +16,7 @@ from domain.contract import IOContract, TensorSpec
 from domain.kernel import Kernel
 from domain.value import CodecError, TensorRef, Value
 
-_WORDS = ("triton", "cpp_extension", "torch.compile")
+_WORDS = ("triton", "cpp_extension")
 """A source without any of these, and without a language, compiles nothing when it is called."""
 SEED = 0
 UNKNOWN = "unknown"
@@ -26,7 +26,7 @@ UNKNOWN = "unknown"
 def may_compile(kernel: Kernel) -> bool:
     """Whether a call of the source may compile something."""
     words = any(word in kernel.source_code for word in _WORDS) or bool(registry.imported(kernel.source_code))
-    return kernel.host_function is None and (words or kernel.under_compile)
+    return kernel.host_function is None and words
 
 
 @dataclass(frozen=True)

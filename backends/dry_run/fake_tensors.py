@@ -31,9 +31,8 @@ _IMPORTED_LATE = (
     "torch._decomp",
     "torch._refs",
     "torch.fx.experimental.symbolic_shapes",
-    "torch._inductor.compile_fx",
 )
-"""Modules that fake tensors, and torch.compile, import at their first use, in 4 s."""
+"""Modules that fake tensors import at their first use, in 2 s."""
 
 
 _OF_TORCH = frozenset(torch.library._impls)

@@ -43,7 +43,6 @@ CARDS = {
     90: Card("NVIDIA H100 80GB HBM3", 132, 81_079),
     100: Card("NVIDIA B200", 148, 182_642),
 }
-KNOWN = {card.name: card for card in (*CARDS.values(), Card("NVIDIA H200", 132, 143_771))}
 USUAL = CARDS[90]
 GUESSED = ("name", "multi_processor_count", "total_memory", "L2_cache_size")
 
@@ -56,12 +55,9 @@ def capability_of(arch: str) -> int:
 class Properties:
     """`torch.cuda.get_device_properties` of the pretended card."""
 
-    def __init__(self, arch: str, note_guess: Callable[[str], None], card_name: str | None = None) -> None:
+    def __init__(self, arch: str, note_guess: Callable[[str], None]) -> None:
         capability = capability_of(arch)
-        self.is_known = card_name in KNOWN
-        """Whether name and multiprocessors are those of the card."""
-        card = KNOWN.get(card_name or "", CARDS.get(capability, USUAL))
-        limits = MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90])
+        card, limits = CARDS.get(capability, USUAL), MULTIPROCESSORS.get(capability, MULTIPROCESSORS[90])
         self.major, self.minor = divmod(capability, 10)
         self.warp_size = WARP
         self.max_threads_per_block = THREADS
@@ -159,12 +155,9 @@ class Graph:
     capture_begin = capture_end = replay = reset = _nothing
 
 
-def pretend_cuda(arch: str, note_guess: Callable[[str], None], card: str | None = None) -> Properties:
-    """Replaces functions of torch.cuda in this process for good; returns the properties that they tell.
-
-    `card` is the GPU's name, if that is known.
-    """
-    properties, stream = Properties(arch, note_guess, card), Stream()
+def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
+    """Replaces functions of torch.cuda in this process for good; returns the properties that they tell."""
+    properties, stream = Properties(arch, note_guess), Stream()
 
     def memory(*args: Any) -> tuple[int, int]:
         return properties.total_memory, properties.total_memory

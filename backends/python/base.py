@@ -118,7 +118,7 @@ class PythonBackend(Backend):
             given = Example.from_wire(task.example)
             if given.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel, task.card):
+            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)
@@ -403,7 +403,7 @@ class PythonExecutable(Executable):
 
 
 def _compile_ahead(executable: PythonExecutable) -> None:
-    """Has Inductor store what it compiles in the folder. For a GPU the dry run does that."""
+    """Has Inductor store what it compiles in the folder; it compiles for a GPU only where it sees one."""
     if (inputs := executable.own_inputs(DRY_SEED)) is not None:
         executable.call(inputs)
 

@@ -110,11 +110,6 @@ class BuildSession:
         return BuildTarget(device_info.detect().model, arch, self.toolchain)
 
     @cached_property
-    def card_name(self) -> str | None:
-        """The full name of the GPU that the builds are for; None where it is another node's."""
-        return device_info.detect().gpu_name if self.target.is_cuda else None
-
-    @cached_property
     def gpu_session(self) -> BuildSession | None:
         """Compiles for the GPU that BUILD_FOR names; None without that setting, and where there is a GPU."""
         arch = settings().build_for

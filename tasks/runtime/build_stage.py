@@ -225,7 +225,7 @@ class Building:
             )
             memory = int(settings().runner_memory * DRY_RUN_SHARE)
             told = self._told_for(kernel_run.kernel)
-            task = Task(*told, self._build_session.card_name, self._left * DRY_RUN_SHARE, memory)
+            task = Task(*told, self._left * DRY_RUN_SHARE, memory)
             artifact = kernel_run.session.build(kernel_run.kernel, task)
             self._finish(making, artifact)
             kernel_run.close()  # Before it is sealed, so that no process can still write into its folder.

@@ -49,18 +49,12 @@ H200 = Target("cuda:0", "sm_90")
 
 
 def in_builder(
-    given: Kernel,
-    folder: Path,
-    target: Target = CPU,
-    example: Any = None,
-    *,
-    gradients: bool = False,
-    card: str | None = None,
+    given: Kernel, folder: Path, target: Target = CPU, example: Any = None, *, gradients: bool = False
 ) -> Artifact:
     """Built in a process of its own that sees no GPU, as the service does."""
     done = subprocess.run(
         [sys.executable, "-c", BUILDER],
-        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example, gradients, card]),
+        input=json.dumps([given.to_wire(), str(folder), target.device, target.arch, example, gradients]),
         env={
             **os.environ,
             "CUDA_VISIBLE_DEVICES": "",
