@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 
 import torch
 
@@ -26,6 +27,18 @@ ROOM_SHARE, CROWDED_SHARE = 5 / 8, 3 / 8
 for pooled contexts (tasks.runtime.worker_context)."""
 
 
+def cleared_at(before: float, freed: Iterable[tuple[float, int]], most: int) -> float:
+    """When memory is cleared that was freed at those times, one piece after the other; `before` for what was earlier.
+
+    A piece counts as `most` bytes at most.
+    """
+    end = before
+    for at, size in sorted(freed):
+        if size >= FREED_MUCH:
+            end = max(end, at) + min(size, most) / CLEARED_BYTES_PER_S
+    return end
+
+
 class Device:
     """A device by its torch name ("cpu", "cuda:0"): waiting for it, and emptying its cache."""
 
@@ -33,6 +46,7 @@ class Device:
         self.name = name
         self.is_cuda = name.startswith("cuda")
         self._flush_buffer: torch.Tensor | None = None
+        self._cleared_at = 0.0
         if self.is_cuda:
             torch.empty((), device=name)  # Makes the context that driver calls for arenas need.
 
@@ -60,10 +74,12 @@ class Device:
         else:
             target.copy_(source)
 
-    def wait_until_cleared(self, freed: int) -> None:
-        """Waits until the driver has cleared so many bytes, if they were just freed: that slows windows by a tenth."""
-        if self.is_cuda and freed >= FREED_MUCH:
-            time.sleep(min(freed, self.memory) / CLEARED_BYTES_PER_S)
+    def wait_until_cleared(self, freed: Iterable[tuple[float, int]]) -> None:
+        """Waits until the driver has cleared so many bytes, freed then (time.monotonic): that slows windows by a
+        tenth."""
+        if self.is_cuda:
+            self._cleared_at = cleared_at(self._cleared_at, freed, self.memory)
+            time.sleep(max(self._cleared_at - time.monotonic(), 0.0))
 
     def flush_cache(self) -> None:
         """Overwrites more memory than the L2 holds, so that a window starts cold. It does nothing on the host."""

@@ -121,8 +121,8 @@ class WindowSession:
         session."""
         before, arena = self.session.arena, self.session.reserve(slots.size)
         self.session.reserve_call()
-        made_way = slots.size if arena is not before else 0
-        self.device.wait_until_cleared(self.session.take_freed() + made_way)
+        made_way = [(time.monotonic(), slots.size)] if arena is not before else []
+        self.device.wait_until_cleared([*self.session.take_freed(), *made_way])
         first = self._sequence_number + 1
         self._sequence_number += 1 if deferred_readback is None else 2  # A deferred readback waits at the gate twice.
         gate = self._open_gate() if gated or (deferred_readback is not None and self.device.is_cuda) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
@@ -68,7 +69,7 @@ class Session:
         self.arena: Arena | None = None
         self.call_bytes: int | None = None
         """Device memory in bytes that a large call allocates, by the runner's word; None if unknown."""
-        self._freed_bytes = 0
+        self._freed: list[tuple[float, int]] = []
         self._eviction: ArenaEviction | None = None
         self.drawn_on: DrawOn | None = None
         """Where the source made the last inputs, by its runner's word; None if unknown."""
@@ -277,9 +278,10 @@ class Session:
         """Has the runner move the device memory that its calls keep, behind a pad of `size` bytes."""
         self._request_freeing({"op": "shift_allocations", "bytes": size})
 
-    def take_freed(self) -> int:
-        """The bytes of device memory that the runner has freed since this was last asked, by its word."""
-        freed, self._freed_bytes = self._freed_bytes, 0
+    def take_freed(self) -> list[tuple[float, int]]:
+        """When (time.monotonic) the runner freed how many bytes of device memory since this was last asked, by its
+        word."""
+        freed, self._freed = self._freed, []
         return freed
 
     def reserve(self, size: int) -> Arena:
@@ -373,7 +375,8 @@ class Session:
     def _request_freeing(self, message: Message) -> Message:
         """A request whose reply says how much device memory the runner freed."""
         reply = self.runner.request(message)
-        self._freed_bytes += parse_bytes(reply.get("freed")) or 0
+        if freed := parse_bytes(reply.get("freed")):
+            self._freed.append((time.monotonic(), freed))
         return reply
 
     def _fetch(self, reply: Message) -> Any:

@@ -160,7 +160,8 @@ class Timekeeper:
             reference.open_session.set_deadline(self.budget.deadline)
         with self._quiet():
             layout = measurement.slots[candidate.role]
-            self.worker.device.wait_until_cleared(layout.size + layout.output_bytes)  # Its arena, and what it returned.
+            ended = layout.size + layout.output_bytes  # The candidate's arena, and what it returned.
+            self.worker.device.wait_until_cleared([(time.monotonic(), ended)])
             recheck.measure()
         if not self._retry.throttled:  # The times of a throttled card would be too long for later jobs.
             alone = all(kernel_run.session is None or kernel_run.emptied for kernel_run in self.kernel_runs)

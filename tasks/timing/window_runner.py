@@ -106,7 +106,7 @@ class WindowRunner:
     ) -> Clock:
         """A null window, gated or streamed like the windows of that setup."""
         sessions = [kernel_run.session for kernel_run in self.kernel_runs]
-        freed = sum(session.take_freed() for session in sessions if session is not None)
+        freed = [piece for session in sessions if session is not None for piece in session.take_freed()]
         self.worker.device.wait_until_cleared(freed)
         with self._counted():
             if after_window is not None and not setup.gated:

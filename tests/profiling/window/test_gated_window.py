@@ -95,8 +95,8 @@ class Played:
     def reserve(self, size: int) -> Any:
         return SimpleNamespace(bytes=torch.empty(size, dtype=torch.uint8))
 
-    def take_freed(self) -> int:
-        return 3 << 30
+    def take_freed(self) -> list[tuple[float, int]]:
+        return [(1.0, 3 << 30)]
 
     def nothing(self, *_: object) -> None:
         """Takes a message, or a step that has no effect here."""
@@ -127,7 +127,9 @@ def test_gated_window_queues_all_steps_in_order(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_window_begins_when_freed_memory_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played()
-    monkeypatch.setattr(Device, "wait_until_cleared", lambda _, freed: played.note("cleared")(freed))
+    monkeypatch.setattr(
+        Device, "wait_until_cleared", lambda _, freed: played.note("cleared")(sum(size for _, size in freed))
+    )
     played.window(monkeypatch)
     new_arena = Slots(1, [torch.zeros(2)], (), [torch.zeros(2)], "cpu").size
     assert played.noted[:2] == [f"cleared {(3 << 30) + new_arena}", "begin"]

@@ -56,30 +56,30 @@ def test_a_kernel_is_streamed_once_it_waited_for_the_device_in_two_windows(block
 class Freeing:
     """A kernel whose runner has freed device memory, and a worker that notes for how much its device waits."""
 
-    def __init__(self, freed: int) -> None:
+    def __init__(self, freed: list[tuple[float, int]]) -> None:
         self.freed = freed
-        self.waited: list[int] = []
+        self.waited: list[Any] = []
         self.role = "candidate"
         self.session = self.worker = self.device = self.rounds = self
         self.kernel_runs = (self,)
 
-    def take_freed(self) -> int:
-        freed, self.freed = self.freed, 0
+    def take_freed(self) -> list[tuple[float, int]]:
+        freed, self.freed = self.freed, []
         return freed
 
-    def wait_until_cleared(self, freed: int) -> None:
+    def wait_until_cleared(self, freed: list[tuple[float, int]]) -> None:
         self.waited.append(freed)
 
     def null_window(self, *_: Any, **__: Any) -> None:
-        self.waited.append(-1)
+        self.waited.append("window")
 
 
 def test_a_null_window_waits_once_for_what_runners_have_freed() -> None:
-    freeing = Freeing(3 << 30)
+    freeing = Freeing([(1.0, 3 << 30)])
     runner = WindowRunner(cast(Any, freeing))
     for _ in range(2):
         runner.null_window(cast(Any, None), WindowSetup(1, is_cuda=True, gated=True))
-    assert freeing.waited == [3 << 30, -1, 0, -1]
+    assert freeing.waited == [[(1.0, 3 << 30)], "window", [], "window"]
 
 
 class Moving:
