@@ -176,7 +176,8 @@ def _named(
     share = _share_of_errors(expected, candidate, UNIT_ROUNDOFF[sized[0]] / 8)
     if share < MIN_SHARE:
         return None, (
-            f"only {share:.2g} of the elements other than 0 and the bounds err, so it is no rounding; look where they lie"
+            f"only {share:.2g} of the elements other than 0 and the bounds err, so it is no rounding; "
+            "look where they lie"
         )
     # Coarsest first, so the first unit round-off that the error reaches is the nearest from below.
     nearest = [name for name in sized if UNIT_ROUNDOFF[name] == UNIT_ROUNDOFF[sized[0]]]
