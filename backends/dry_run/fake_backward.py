@@ -56,14 +56,17 @@ def _edge(tensor: torch.Tensor | GradientEdge) -> tuple[Node, int]:
 
 
 def _called(node: Any, gradients: Gradients) -> Sequence[torch.Tensor | None]:
-    """The gradients of a node's inputs. A Function in Python gets zeros where it has none, as from the engine."""
+    """The gradients of a node's edges. A Function in Python gets zeros where it has none, as from the engine."""
     forms, apply = node._input_metadata, getattr(node, "apply", None)
     numbers = range(len(forms))
-    if apply is not None:
-        made = apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
-    else:
+    if apply is None:
         made = node(*(gradients.get(number) for number in numbers))
-    return made if isinstance(made, tuple) else (made,)
+        return made if isinstance(made, tuple) else (made,)
+    made = apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
+    made = made if isinstance(made, tuple) else (made,)
+    # It returns one for each argument, and only the tensors among these have edges.
+    needed = iter([gradient for gradient, needs in zip(made, node.needs_input_grad, strict=False) if needs])
+    return [None if edge is None else next(needed, None) for edge, _ in node.next_functions]
 
 
 def _zeros(form: Any) -> torch.Tensor:

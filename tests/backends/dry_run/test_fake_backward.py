@@ -25,10 +25,27 @@ class Pair(torch.autograd.Function):
         return of_product * weight + of_sum, (of_product * x).sum(0), None
 
 
+class Named(torch.autograd.Function):
+    """Its tensors come after, and between, arguments that are none; one needs no gradient."""
+
+    @staticmethod
+    def forward(ctx, name, x, fixed, factor, weight):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x, weight)
+        return x * weight * factor + fixed
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        x, weight = ctx.saved_tensors
+        return None, gradient * weight * 2, gradient, None, (gradient * x * 2).sum(0)
+
+
 FORWARDS: dict[str, Forward] = {
     "broadcast": lambda x, weight: x * weight,
     "a Function, transposed": lambda x, weight: Pair.apply(x, weight, 3)[0].t() * 2,
     "a Function with an output that is not used": lambda x, weight: Pair.apply(x * weight, weight, 3)[1].softmax(-1),
+    "a Function with other arguments before its tensors": lambda x, weight: Named.apply(
+        "scale", x * 3, torch.ones(16), 2, weight
+    ),
     "a leaf that is reached twice": lambda x, weight: functional.relu(x * weight) @ weight + x.mean(),
     "half precision": lambda x, weight: (x.half() * weight.half()).float() + x,
     "in place, and a view": lambda x, weight: (x * 2).add_(weight).mul_(3)[:, ::2],
