@@ -330,7 +330,8 @@ def _wrong(kernel: Result) -> str | None:
         # No relative difference counts an element whose expected value is 0, or a NaN or an infinity.
         return NO_NUMBER if _has_no_number(comparison.get("first_mismatch") or {}) else AT_ZERO
     precision = comparison.get("precision_check") or {}
-    largest, of_reference = precision.get("candidate_max_error"), precision.get("reference_max_error", 0.0)
+    # None where it was not finite.
+    largest, of_reference = precision.get("candidate_max_error"), precision.get("reference_max_error") or 0.0
     if largest is not None and of_reference > max(MIN_RATIO * largest, comparison.get("rtol") or 0.0):
         return REFERENCE_ERRS
     if difference is not None and difference < MAX_LITTLE and (largest is None or largest < MAX_ROUNDING):

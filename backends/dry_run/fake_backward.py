@@ -50,20 +50,30 @@ def run_backward(
     return tuple(reached.get(node, {}).get(number) for node, number in wanted)
 
 
+def set_materialize_grads(ctx: Any, value: bool) -> None:
+    """Replaces that of `torch.autograd.function.FunctionCtx`, whose choice cannot be read."""
+    ctx.materialize_grads = ctx.takes_zeros = value
+
+
 def _edge(tensor: torch.Tensor | GradientEdge) -> tuple[Node, int]:
     edge = tensor if isinstance(tensor, GradientEdge) else get_gradient_edge(tensor)
     return edge.node, edge.output_nr
 
 
 def _called(node: Any, gradients: Gradients) -> Sequence[torch.Tensor | None]:
-    """The gradients of a node's inputs. A Function in Python gets zeros where it has none, as from the engine."""
+    """The gradients of a node's edges. A Function in Python gets zeros where it has none, unless it takes None."""
     forms, apply = node._input_metadata, getattr(node, "apply", None)
     numbers = range(len(forms))
-    if apply is not None:
-        made = apply(*(gradients[n] if n in gradients else _zeros(forms[n]) for n in numbers))
-    else:
+    if apply is None:
         made = node(*(gradients.get(number) for number in numbers))
-    return made if isinstance(made, tuple) else (made,)
+        return made if isinstance(made, tuple) else (made,)
+    takes_zeros = getattr(node, "takes_zeros", True)
+    lacking = (_zeros(forms[n]) if takes_zeros and n not in gradients else None for n in numbers)
+    made = apply(*(gradients.get(n, zeros) for n, zeros in enumerate(lacking)))
+    made = made if isinstance(made, tuple) else (made,)
+    # It returns one for each argument, and only the tensors among these have edges.
+    needed = iter([gradient for gradient, needs in zip(made, node.needs_input_grad, strict=False) if needs])
+    return [None if edge is None else next(needed, None) for edge, _ in node.next_functions]
 
 
 def _zeros(form: Any) -> torch.Tensor:

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from backends.dry_run.fake_backward import run_backward
+from backends.dry_run.fake_backward import run_backward, set_materialize_grads
 
 DEVICE = torch.device("cuda:0")
 
@@ -57,6 +57,7 @@ def fake_world(note_failure: Callable[[BaseException], None]) -> Iterator[None]:
     _set_device_guard()
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
     torch.autograd._engine_run_backward = run_backward  # type: ignore[assignment, attr-defined]
+    torch.autograd.function.FunctionCtx.set_materialize_grads = set_materialize_grads  # type: ignore[assignment]
     fake_tensor.init_gpu_context = lambda device: None  # type: ignore[assignment]  # It would make a real tensor on the GPU.
     FakeTensorMode.avoid_device_init = property(lambda mode: True)  # type: ignore[assignment]
     for operator in torch._ops._higher_order_ops.values():

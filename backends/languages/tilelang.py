@@ -39,7 +39,7 @@ def pretend(arch: str, around: Around) -> None:
 
 def look_again() -> None:
     """Has its modules look for the GPU, which the zygote's import did not see."""
-    for name in ("tilelang.utils.device", "tilelang.profiler.bench"):
+    for name in ("tilelang.utils.device", "tilelang.profiler.torch_bench", "tilelang.profiler.bench"):
         importlib.reload(importlib.import_module(name))
 
 

@@ -68,19 +68,23 @@ class BuildSession:
     @property
     def zygote(self) -> Zygote:
         """The zygote; started on first use, and restarted if it has died."""
-        if self._zygote is not None and not self._zygote.alive:
+        if any(process is not None and not process.alive for process in (self._zygote, self._early_process)):
             self._discard()
         if self._zygote is None:
             toolchain = self.target.toolchain
             tools = [*([Path(toolchain)] if toolchain is not None else []), *tool_lookup.folders()]
-            self._zygote = Zygote(
-                self.folder,
-                arch=self.target.arch,
-                memory_limit=settings().runner_memory,
-                tools=tools,
-                register=self.register,
-                process=self._early_process,
-            )
+            try:
+                self._zygote = Zygote(
+                    self.folder,
+                    arch=self.target.arch,
+                    memory_limit=settings().runner_memory,
+                    tools=tools,
+                    register=self.register,
+                    process=self._early_process,
+                )
+            except InfrastructureFault:
+                self._discard()  # The next job starts another, not the early one once more.
+                raise
             self._early_process = None
         return self._zygote
 

@@ -44,8 +44,8 @@ ONE_SIGN = 0.02
 """Minimum share of the rarer sign among rounding errors; truncated or omitted parts give hardly any."""
 
 MIN_SHARE = 0.1
-"""Minimum share of the elements other than zero whose error is an eighth of a unit round-off or more. Rounding gives
-0.5 and more; a wrong mask or index errs in few."""
+"""Minimum share of the elements other than zero and the bounds whose error is an eighth of a unit round-off or more.
+Rounding gives 0.5 and more; a wrong mask or index errs in few."""
 
 LARGE = MOST_ROUNDOFFS * UNIT_ROUNDOFF["bfloat16"]
 """Maximum relative error that rounding explains. Where the reference's own error is larger (a sum that is zero but for
@@ -175,7 +175,10 @@ def _named(
         return None, ""
     share = _share_of_errors(expected, candidate, UNIT_ROUNDOFF[sized[0]] / 8)
     if share < MIN_SHARE:
-        return None, f"only {share:.2g} of the elements other than 0 err, so it is no rounding; look where they lie"
+        return None, (
+            f"only {share:.2g} of the elements other than 0 and the bounds err, so it is no rounding; "
+            "look where they lie"
+        )
     # Coarsest first, so the first unit round-off that the error reaches is the nearest from below.
     nearest = [name for name in sized if UNIT_ROUNDOFF[name] == UNIT_ROUNDOFF[sized[0]]]
     name = " or ".join(nearest)
@@ -186,11 +189,15 @@ def _named(
 
 
 def _share_of_errors(expected: torch.Tensor, candidate: torch.Tensor, least: float) -> float:
-    """The share of elements whose error is at least that part of them, among those that are not zero."""
+    """The share of elements whose error is at least that part of them, among those that are neither zero nor at a
+    bound of the output: what a clamp or a tanh cuts off is exact in any precision."""
     erring = counted = 0
+    low, high = expected.to(candidate.dtype).aminmax()
     for want, actual in _pieces(expected, candidate):
-        erring += int(((actual - want).abs() >= least * want.abs())[want != 0].sum())
-        counted += int((want != 0).sum())
+        rounded = want.to(candidate.dtype)
+        free = (want != 0) & (rounded != low) & (rounded != high)
+        erring += int(((actual - want).abs() >= least * want.abs())[free].sum())
+        counted += int(free.sum())
     return erring / max(counted, 1)
 
 

@@ -52,6 +52,7 @@ FAR = {"output": 0, "candidate_error": 1.0, "candidate_max_error": 5.4}
 OVERFLOWN = {"output": 0, "index": [0], "expected": 0.5, "actual": "nan"}
 FEW_MATRICES = {**where([[4, 4], [4, 4]]), "shape": [8, 4, 4], "output_mismatch_count": 32}
 COARSE_REFERENCE = {"output": 0, "candidate_max_error": 0.008, "reference_max_error": 0.034}
+INFINITE_ERROR = {"output": 0, "candidate_max_error": 1.0, "reference_max_error": None}
 DIAGONAL = where([[1, 0], [0, 1]])
 
 
@@ -97,6 +98,7 @@ def test_it_is_imperative(sentence: str) -> None:
             wrong("sums", mismatch_map=DIAGONAL, rtol=0.01, precision_check=COARSE_REFERENCE),
             next_step.REFERENCE_ERRS,
         ),
+        (wrong("overflow", mismatch_map=DIAGONAL, rtol=0.01, precision_check=INFINITE_ERROR), next_step.IN_PART),
         (wrong("1.05 times", mismatch_map=where([[1] + [0] * 9] + [[0] * 10] * 9)), next_step.FEW),
         (outcome("runtime_error", "arange's arguments must be of type tl.constexpr"), next_step.CONSTEXPR),
         (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),

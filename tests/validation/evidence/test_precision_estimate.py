@@ -156,6 +156,14 @@ def test_an_error_of_few_elements_is_no_rounding(dtype):
         assert "so it is no rounding" in found.finding.message
 
 
+@pytest.mark.parametrize("bounded", [torch.tanh, torch.nn.functional.hardtanh, torch.nn.functional.relu6])
+def test_a_lower_precision_is_named_where_most_elements_are_at_a_bound(bounded):
+    x, w = drawn(512, 512, seed=3), drawn(512, 512, seed=4)
+    rounded = x.bfloat16().double() @ w.bfloat16().double()
+    found = precision_finding([bounded(x @ w)], [bounded(x @ w).float()], [bounded(rounded).float()])
+    assert found is not None and found.suspected_dtype == "bfloat16"
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(64, 64), (4, 16)])
 def test_an_error_larger_than_rounding_gives_is_told_with_its_size(shape, dtype):
