@@ -140,13 +140,25 @@ def test_a_list_judges_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F
 
 def test_a_part_that_matches_nothing_is_told(run: Command) -> None:  # noqa: F811
     run.url = f"http://127.0.0.1:{free_port()}"
-    chosen = ("--only", "level1/softmax", "--only", "level9/*", "--candidate", "triton", "--candidate", "tritn")
+    chosen = (
+        "--only",
+        "level1/softmax",
+        "--only",
+        "level9/*",
+        "--only",
+        "level1/sofmax",
+        "--candidate",
+        "triton",
+        "--candidate",
+        "tritn",
+    )
     assert run("suite", "starter", "--list", *chosen, "--level", "1", "--level", "9") == 0
     assert "level1/softmax" in run.out
     assert run.err.splitlines() == [
         "--only level9/* is no problem's name",
+        "--only level1/sofmax is no problem's name; did you mean level1/softmax?",
         "--level 9 is no problem's",
-        "--candidate tritn is no candidate's label",
+        "--candidate tritn is no candidate's label; did you mean triton?",
     ]
 
 
