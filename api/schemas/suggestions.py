@@ -57,7 +57,7 @@ _VALUES = {
         "yes": "allow",
     },
 }
-"""Values that clients send for another one. A lookup: a request may have 100,000 wrong values."""
+"""Values that clients send for another one."""
 _PREFIXES = ("torch.", "tl.", "np.", "numpy.", "jnp.")
 
 
@@ -82,7 +82,8 @@ def similar_value(value: object, choices: Collection[str]) -> str | None:
 
 
 def _misspelt(text: str, choices: Collection[str]) -> str | None:
-    """The choice with a few other letters. Only choices that begin alike, and have the same digits, are compared."""
+    """The choice with a few other letters. A request may have 100,000 wrong values, at 9 to 44 µs each: only choices
+    that begin alike, and have the same digits, are compared."""
     like = [each for each in choices if each[:1] == text[:1] and abs(len(each) - len(text)) <= 2]
     digits = _DIGITS.findall(text)
     found = get_close_matches(text, [each for each in like if _DIGITS.findall(each) == digits], 1, _MIN_SIMILARITY)
