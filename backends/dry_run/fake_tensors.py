@@ -38,7 +38,7 @@ _IMPORTED_LATE = (
 _OF_TORCH = frozenset(torch.library._impls)
 """Operators in Python that torch has, each with the key of its code."""
 _NAMESPACES = ("prims", "rngprims", "inductor")
-"""Of torch, imported late."""
+"""Torch's own namespaces that it fills late: `_OF_TORCH` lacks their operators."""
 
 
 def preload() -> None:

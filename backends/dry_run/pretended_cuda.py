@@ -202,7 +202,7 @@ def pretend_cuda(arch: str, note_guess: Callable[[str], None]) -> Properties:
     }
     for name, replacement in replacements.items():
         setattr(torch.cuda, name, replacement)
-    for name in ("_lazy_init", "get_rng_state", "set_rng_state"):  # Which other modules have by these names, too.
+    for name in ("_lazy_init", "get_rng_state", "set_rng_state"):  # Other modules import these names from there.
         setattr(torch.cuda.random, name, getattr(torch.cuda, name))
     torch.accelerator.synchronize = _answering(None)
     torch.Generator = Generator  # type: ignore[misc]

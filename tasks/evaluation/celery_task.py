@@ -152,7 +152,7 @@ def device_model() -> str:
 
 def run_pipeline(request: Request, callbacks: JobCallbacks) -> Report:
     """Run the pipeline in this process. Imported here, because it loads torch, which only pool children may load."""
-    early_zygote()
+    early_zygote()  # Before torch is imported here.
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import worker_context
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 
 from kernel_eval_client.contract import IOContract
 from kernel_eval_client.errors import CallerError
+from kernel_eval_client.similar_name import did_you_mean
 from kernel_eval_client.suites import STARTER, Problem, read
 
 
@@ -26,7 +26,7 @@ def describe(name: str | None = None, candidate: str | None = None) -> str:
     problems = {each.name: each for each in read(STARTER)}
     problem = problems.get(name) or next((each for key, each in problems.items() if key.endswith(f"/{name}")), None)
     if problem is None or problem.reference is None:
-        near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, problems, 1))
+        near = did_you_mean(name, problems)
         raise CallerError(f"there is no example {name!r}; list_examples() without a name lists them{near}")
     if candidate is None:
         return f"{problem.reference.source_code}\n# solutions: {', '.join(_labels(problem))}"

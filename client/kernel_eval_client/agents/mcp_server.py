@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from kernel_eval_client.address import Address
 from kernel_eval_client.agents.tools import Tools
+from kernel_eval_client.similar_name import did_you_mean
 from kernel_eval_client.untrusted_text import plain, plain_lines
 from kernel_eval_client.version import installed_version
 
@@ -99,8 +100,7 @@ def _messages(errors: Sequence[Any]) -> list[str]:
         else:
             lines.append(f"{path}: {error['msg'].removeprefix('Value error, ')}")
     for (path, value), known in choices.items():
-        near = "".join(f"; did you mean {each}?" for each in get_close_matches(value.lower()[:60], known, 1))
-        lines.append(f"{path}: must be one of {', '.join(known)}{near}")
+        lines.append(f"{path}: must be one of {', '.join(known)}{did_you_mean(value, known)}")
     return lines
 
 

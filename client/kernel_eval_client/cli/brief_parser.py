@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, NoReturn
+
+from kernel_eval_client.similar_name import did_you_mean
 
 _CHOICE = re.compile(r"invalid choice: '?(?P<value>[^' ]+)'? \(choose from (?P<choices>.*)\)")
 _NUMBER = re.compile(r"invalid (?P<kind>\w+) value: (?P<value>.*)")
@@ -26,7 +27,7 @@ class BriefParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exits with status 2."""
         if match := _CHOICE.search(message):
-            message += did_you_mean(match["value"], re.findall(r"[\w.-]+", match["choices"]))
+            message += did_you_mean(_meant(match["value"]), re.findall(r"[\w.-]+", match["choices"]))
         elif match := _NUMBER.search(message):
             kind = "number" if match["kind"] in ("float", "_seconds") else "whole number"
             message = f"{message[: match.start()]}must be a {kind}, not {match['value']}"
@@ -39,9 +40,6 @@ class BriefParser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
 
 
-def did_you_mean(value: str, choices: Iterable[str]) -> str:
-    """The choice that a value looks like, as a question at the end of a message; empty without one."""
-    known = list(choices)
-    close = get_close_matches(value.lower(), known, 1)
-    meant = _MEANT.get(value.lower()) or (close[0] if close else None)
-    return f"; did you mean {meant}?" if meant in known else ""
+def _meant(value: str) -> str:
+    """The name that others have for a value, or the value."""
+    return _MEANT.get(value.lower(), value)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kernel_eval_client.cli import show_suite
-from kernel_eval_client.cli.brief_parser import did_you_mean
 from kernel_eval_client.cli.exits import Exit, exit_of
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.errors import CallerError, KernelEvalError
+from kernel_eval_client.similar_name import did_you_mean
 from kernel_eval_client.suites import Case, Outcome, cases, read
 from kernel_eval_client.suites.result_log import ResultLog, request_key
 
