@@ -1,17 +1,18 @@
-"""The processes that this test process has started, by the module that they run."""
+"""Processes that tests have started, by the module or the words of their command lines."""
 
 from __future__ import annotations
 
 import psutil
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Its words; none where it has ended, as any process of a list may have by the time its turn comes."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # A zombie's too.
+        return []
+
+
 def running(module: str) -> list[psutil.Process]:
-    """Children whose command line names that module; not those that have ended."""
-    found = []
-    for child in psutil.Process().children():
-        try:
-            if module in child.cmdline():
-                found.append(child)
-        except psutil.Error:  # It has ended.
-            continue
-    return found
+    """Children of this process whose command line names that module; not those that have ended."""
+    return [child for child in psutil.Process().children() if module in command_line(child)]

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from kernel_eval_client import Client, Submission, torch
+from tests.child_processes import command_line
 from tests.stack.serving import READY_S, serve, wait_for
 
 MANY = 300
@@ -31,7 +32,7 @@ def test_none_is_lost_when_the_server_is_killed_in_the_middle(tmp_path: Path) ->
 
 
 def _kill(parent: int, word: str) -> None:
-    found = [child for child in psutil.Process(parent).children() if any(word in part for part in child.cmdline())]
+    found = [child for child in psutil.Process(parent).children() if any(word in part for part in command_line(child))]
     assert found, f"no {word} to kill"
     for process in found:
         process.kill()

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from domain.paths import ROOT
+from tests.child_processes import command_line
 from tests.conftest import free_port
 from tests.stack.serving import READY_S, STOP_S, Serving, assert_nothing_left, serve, wait_for
 
@@ -68,7 +69,7 @@ def test_a_killed_worker_and_a_killed_server_are_replaced(serving: Serving) -> N
 
 
 def _says(process: psutil.Process, words: list[str]) -> bool:
-    line = " ".join(process.cmdline())
+    line = " ".join(command_line(process))
     return all(word in line for word in words)
 
 

@@ -11,6 +11,7 @@ from threading import Thread
 import httpx
 import pytest
 
+from tests.child_processes import command_line
 from tests.stack.serving import READY_S, serve, wait_for
 
 TELL_S = 60.0
@@ -53,9 +54,7 @@ def test_a_job_is_told_of_although_receiver_and_server_were_away(tmp_path: Path)
             body = {"kernel": kernel, "num_trials": 1, "webhook": {"url": f"http://{host}/"}}
             job_id = httpx.post(f"{serving.url}/evaluate?wait=60", json=body, timeout=90).json()["job_id"]
             wait_for(lambda: tries(serving.job(job_id)) == 1, TELL_S, "it was tried")
-            servers = [
-                process for process in serving.descendants() if "api.gunicorn_config" in " ".join(process.cmdline())
-            ]
+            servers = [each for each in serving.descendants() if "api.gunicorn_config" in " ".join(command_line(each))]
             assert servers
             for process in servers:
                 process.send_signal(signal.SIGKILL)

@@ -27,6 +27,7 @@ from domain.settings import SANDBOX_LAYERS
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import submit
+from tests.child_processes import command_line
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
 from tests.tasks.example_jobs import seen, until
@@ -110,7 +111,8 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
 
 def test_one_pool_child_has_a_zygote_before_the_first_job(worker: psutil.Process) -> None:
     def zygotes() -> list[str]:
-        return [" ".join(each.cmdline()) for each in worker.children(recursive=True) if "-P" in each.cmdline()]
+        lines = [command_line(each) for each in worker.children(recursive=True)]
+        return [" ".join(line) for line in lines if "-P" in line]
 
     until(lambda: len(zygotes()) == 1, START_S)
     assert "sandbox.runner.zygote" in zygotes()[0]
@@ -149,8 +151,7 @@ def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
         found: list[psutil.Process] = []
 
         def child() -> bool:
-            with suppress(psutil.NoSuchProcess):
-                found[:] = [one for one in main.children() if "celery" in one.cmdline()]
+            found[:] = [one for one in main.children() if "celery" in command_line(one)]
             return bool(found)
 
         until(child, START_S)
