@@ -48,6 +48,8 @@ def serve(channel: Channel, folder: Path) -> None:
                 "compiled": fault.compiled,
                 "output": isinstance(fault, OutputFault),
             }
+        if runner.freed_bytes:
+            reply["freed"], runner.freed_bytes = runner.freed_bytes, 0
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -67,6 +67,8 @@ class Runner:
         self.pad: torch.Tensor | None = None
         self.large_call = (0, 0)
         """Device memory that one call with large inputs or outputs allocates: in large tensors, and in small ones."""
+        self.freed_bytes = 0
+        """Device memory that torch's allocator has given back to the driver since the last reply."""
         self.first_state: ProcessState | None = None
         """The state of the process before its first submission; None if it is a builder, or has none yet."""
 
@@ -155,9 +157,8 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             sets.append(own)
         sets = self._retain(sets)
-        freed = 0
         if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
-            freed = _free_cached()  # Drawing may take several times what it returns, and the arena is made next.
+            self._free_cached()  # Drawing may take several times what it returns, and the arena is made next.
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
         return {
             "op": "value",
@@ -165,7 +166,6 @@ class Runner:
             "stacked": same_structure,
             "note": note,
             "drawn_on": self._loaded.drawn_on,
-            "freed": freed,
         }
 
     def state(self, message: Message) -> Message:
@@ -186,7 +186,9 @@ class Runner:
         self._synchronize()
         is_large = self.target.is_cuda and _bytes(self.retained) >= LARGE
         self.retained = []
-        return {"op": "ok", "freed": _free_cached() if is_large else 0}
+        if is_large:
+            self._free_cached()
+        return {"op": "ok"}
 
     def load_state(self, message: Message) -> Message:
         """Copies weights from the arena into the model, if all of them fit."""
@@ -207,7 +209,7 @@ class Runner:
         self.retained = outside(self.arena, self.retained)
         self._leave_arena()
         if self.target.is_cuda:
-            torch.cuda.empty_cache()
+            self._free_cached()
         return {"op": "ok"}
 
     def attach_gate(self, message: Message) -> Message:
@@ -233,7 +235,7 @@ class Runner:
             if is_large and number >= LARGE_CALLS:
                 break
         if self.target.is_cuda and is_large:
-            torch.cuda.empty_cache()
+            self._free_cached()
         with count_launches(self.target) as count:
             if self.target.is_cuda:
                 self._loaded.call(args)
@@ -300,15 +302,15 @@ class Runner:
         New for each window: a runner that has drawn inputs since then has none left, and equal kernels must not differ
         because one of them makes the inputs.
         """
-        freed = _free_cached()
+        self._free_cached()
         large, small = self.large_call
         sizes = [large, *[SMALL] * -(-small // SMALL)]
         try:
             made = [torch.empty(size, dtype=torch.uint8, device=self.target.device) for size in sizes]
             made.clear()
         except torch.OutOfMemoryError:
-            return {"op": "ok", "reserved": False, "freed": freed}
-        return {"op": "ok", "reserved": True, "freed": freed}
+            return {"op": "ok", "reserved": False}
+        return {"op": "ok", "reserved": True}
 
     def window(self, message: Message) -> Message:
         """Runs one window over the layout."""
@@ -320,19 +322,20 @@ class Runner:
     def free_cache(self, _: Message) -> Message:
         """Gives back the device memory that calls leave cached, and the pad before it."""
         self.pad = None
-        return {"op": "ok", "freed": _free_cached()}
+        self._free_cached()
+        return {"op": "ok"}
 
     def shift_allocations(self, message: Message) -> Message:
         """Shifts the kernel's temporary device memory to new addresses, behind a pad, and runs the calls once.
 
         The allocator reuses these addresses in the next window. A large call gets its memory there, behind the pad.
         """
-        freed = _free_cached()
+        self._free_cached()
         self.pad = torch.empty(int(message["bytes"]), dtype=torch.uint8, device=self.target.device)
         if not any(self.large_call):
             self._call_all(with_events=False).copy_outputs()
             self._synchronize()
-        return {"op": "ok", "freed": freed}
+        return {"op": "ok"}
 
     def _call_all(self, *, with_events: bool, deferred_readback: bool = False) -> WindowCalls:
         immediate = (self.reuses_memory or not self.target.is_cuda) and not deferred_readback
@@ -390,6 +393,12 @@ class Runner:
         if self.target.is_cuda:
             torch.empty((), device=self.target.device)
 
+    def _free_cached(self) -> None:
+        """Gives back the device memory that torch caches."""
+        before = torch.cuda.memory_reserved()
+        torch.cuda.empty_cache()
+        self.freed_bytes += before - torch.cuda.memory_reserved()
+
     def _synchronize(self) -> None:
         if self.target.is_cuda:
             torch.cuda.synchronize()
@@ -399,13 +408,6 @@ def _cached_bytes(pool: str) -> int:
     """Device memory that torch caches in that pool of its allocator."""
     figures = torch.cuda.memory_stats()
     return int(figures[f"reserved_bytes.{pool}.current"] - figures[f"allocated_bytes.{pool}.current"])
-
-
-def _free_cached() -> int:
-    """Gives back the device memory that torch caches; returns the number of bytes."""
-    before = torch.cuda.memory_reserved()
-    torch.cuda.empty_cache()
-    return before - torch.cuda.memory_reserved()
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:

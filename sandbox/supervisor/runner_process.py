@@ -18,6 +18,7 @@ from sandbox.isolation.cgroup import Cgroup
 from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message, ProtocolError
 from sandbox.supervisor.captured_output import CapturedOutput
 from sandbox.supervisor.fault_attribution import attribute
+from sandbox.supervisor.messages import parse_bytes
 from sandbox.supervisor.process_freezer import freeze, thaw
 from sandbox.supervisor.reported_fault import parse_fault
 from sandbox.supervisor.resource_watch import Usage
@@ -54,6 +55,8 @@ class RunnerProcess:
         self.output = output
         self.deadline = float("inf")
         self.cancelled: Callable[[], bool] = lambda: False
+        self.freed: list[tuple[float, int]] = []
+        """When (time.monotonic) it freed how many bytes of device memory, by its replies."""
         self._zygote = zygote
         self._usage = usage
         self._group = group
@@ -117,6 +120,8 @@ class RunnerProcess:
             self.kill()
             raise KernelFault(Status.CRASHED, f"the runner sent a malformed message: {error}") from error
         self._posted = max(self._posted - 1, 0)
+        if freed := parse_bytes(message.get("freed")):
+            self.freed.append((time.monotonic(), freed))
         if message["op"] == "fault":
             raise self._attributed(parse_fault(message))
         return message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
@@ -33,7 +32,6 @@ from sandbox.supervisor.messages import (
     Loaded,
     ModelState,
     Probe,
-    parse_bytes,
     parse_code,
     parse_draw_on,
     parse_example,
@@ -69,7 +67,6 @@ class Session:
         self.arena: Arena | None = None
         self.call_bytes: int | None = None
         """Device memory in bytes that a large call allocates, by the runner's word; None if unknown."""
-        self._freed: list[tuple[float, int]] = []
         self._eviction: ArenaEviction | None = None
         self.drawn_on: DrawOn | None = None
         """Where the source made the last inputs, by its runner's word; None if unknown."""
@@ -193,7 +190,7 @@ class Session:
 
     def inputs(self, seeds: list[int], *, infer: bool) -> tuple[StackedValues | list[list[Any]] | None, str | None]:
         """The source's own inputs for each seed, else inferred ones and a note about them; None if it has none."""
-        reply = self._request_freeing({"op": "inputs", "seeds": seeds, "infer": infer})
+        reply = self.runner.request({"op": "inputs", "seeds": seeds, "infer": infer})
         note = str(reply["note"])[:1024] if reply.get("note") is not None else None
         self.drawn_on = parse_draw_on(reply.get("drawn_on"))
         if reply.get("stacked") is True:
@@ -272,16 +269,16 @@ class Session:
 
     def free_cache(self) -> None:
         """Has the runner give back the device memory that its calls keep."""
-        self._request_freeing({"op": "free_cache"})
+        self.runner.request({"op": "free_cache"})
 
     def shift_allocations(self, size: int) -> None:
         """Has the runner move the device memory that its calls keep, behind a pad of `size` bytes."""
-        self._request_freeing({"op": "shift_allocations", "bytes": size})
+        self.runner.request({"op": "shift_allocations", "bytes": size})
 
     def take_freed(self) -> list[tuple[float, int]]:
         """When (time.monotonic) the runner freed how many bytes of device memory since this was last asked, by its
         word."""
-        freed, self._freed = self._freed, []
+        freed, self.runner.freed = self.runner.freed, []
         return freed
 
     def reserve(self, size: int) -> Arena:
@@ -340,7 +337,7 @@ class Session:
 
     def reserve_call(self) -> None:
         """Has the runner allocate what a large call takes, off the clock. While it cannot, others give way."""
-        while self.call_bytes and self._request_freeing({"op": "reserve_call"}).get("reserved") is not True:
+        while self.call_bytes and self.runner.request({"op": "reserve_call"}).get("reserved") is not True:
             if self._eviction is None:
                 return
             if not self._eviction.evict_next(but=self):
@@ -372,13 +369,6 @@ class Session:
         self.runner.close()
         self.release()
 
-    def _request_freeing(self, message: Message) -> Message:
-        """A request whose reply says how much device memory the runner freed."""
-        reply = self.runner.request(message)
-        if freed := parse_bytes(reply.get("freed")):
-            self._freed.append((time.monotonic(), freed))
-        return reply
-
     def _fetch(self, reply: Message) -> Any:
         """Copies a value that the runner retains, through the arena, into private memory."""
         return next(iter(self._fetch_all(reply, 1)))
@@ -402,7 +392,7 @@ class Session:
         self._admit(count * sum(math.prod(ref.shape) * ITEM_BYTES[ref.dtype] for ref in refs))
         size = count * end
         arena = self.reserve(size)
-        self._request_freeing({"op": "export", "refs": values.encode(refs), "count": count, "step": end})
+        self.runner.request({"op": "export", "refs": values.encode(refs), "count": count, "step": end})
         private = arena.bytes[:size].clone()
         self.synchronize()
         return StackedValues(tree, [view(private, ref.times(count, end)) for ref in refs], count)

@@ -73,3 +73,27 @@ def test_after_the_fault_of_a_posted_message_no_answer_is_taken_for_anothers(ses
         runner.request({"op": "state"})
     with pytest.raises(KernelFault, match="stopped before"):
         runner.request({"op": "flops", "args": []})  # Else told what the state is.
+
+
+FREES = """
+import torch
+from sandbox.runner.runner import Runner
+freed = iter([5 << 30, -1, "7", 3 << 30, 0])
+def inspect(self, message):
+    return {"op": "ok", "freed": next(freed)}
+Runner.inspect = inspect
+def kernel_fn(): return torch.ones(1)
+"""
+
+
+def test_what_any_reply_says_of_freed_memory_is_taken_once(session):
+    made = session()
+    runner = loaded(made, FREES)
+    before = time.monotonic()
+    runner.post(INSPECT)
+    for _ in range(4):
+        runner.request(INSPECT)
+    freed = made.take_freed()
+    assert [size for _, size in freed] == [5 << 30, 3 << 30]
+    assert before <= freed[0][0] <= freed[1][0] <= time.monotonic()
+    assert made.take_freed() == []
