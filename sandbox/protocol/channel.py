@@ -48,6 +48,11 @@ def finite_numbers(wire: Any) -> list[float]:
     return [float(number) for number in plain]
 
 
+def byte_count(wire: Any) -> int | None:
+    """A number of bytes by a runner's word; None if it is none."""
+    return wire if type(wire) is int and 0 <= wire < MAX_NUMBER else None
+
+
 class Channel:
     """One end of a socket pair. Not thread-safe: one request at a time.
 

@@ -20,7 +20,7 @@ from domain.result import Status
 from domain.value import MAX_BYTES, CodecError, TensorRef
 from sandbox.protocol import output_structure
 from sandbox.protocol.arena import describe, without_contents
-from sandbox.protocol.channel import finite_numbers
+from sandbox.protocol.channel import byte_count, finite_numbers
 from sandbox.protocol.output_structure import OutputStructure
 from sandbox.protocol.outputs import repeats
 
@@ -163,13 +163,8 @@ def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         output_structure.parse(reply.get("form"), len(outputs)),
         differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
         parse_launches(reply.get("graph_breaks")),
-        parse_bytes(reply.get("call_bytes")),
+        byte_count(reply.get("call_bytes")),
     )
-
-
-def parse_bytes(value: Any) -> int | None:
-    """A number of bytes by a runner's word; None if it is none."""
-    return value if type(value) is int and 0 <= value < MAX_BYTES else None
 
 
 def parse_tensors(value: Any) -> list[torch.Tensor] | None:

@@ -15,10 +15,9 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.result import Status
 from sandbox.isolation import oom_kills, process_tree
 from sandbox.isolation.cgroup import Cgroup
-from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message, ProtocolError
+from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message, ProtocolError, byte_count
 from sandbox.supervisor.captured_output import CapturedOutput
 from sandbox.supervisor.fault_attribution import attribute
-from sandbox.supervisor.messages import parse_bytes
 from sandbox.supervisor.process_freezer import freeze, thaw
 from sandbox.supervisor.reported_fault import parse_fault
 from sandbox.supervisor.resource_watch import Usage
@@ -120,7 +119,7 @@ class RunnerProcess:
             self.kill()
             raise KernelFault(Status.CRASHED, f"the runner sent a malformed message: {error}") from error
         self._posted = max(self._posted - 1, 0)
-        if freed := parse_bytes(message.get("freed")):
+        if freed := byte_count(message.get("freed")):
             self.freed.append((time.monotonic(), freed))
         if message["op"] == "fault":
             raise self._attributed(parse_fault(message))
