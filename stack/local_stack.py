@@ -82,7 +82,10 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
         temporary.mkdir(mode=0o700)
         if not environment.is_set("LOG_FORMAT"):
             settings = dataclasses.replace(settings, log_format=JSON)
-        log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
+        try:
+            log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
+        except OSError as error:
+            raise StartError(f"the log files cannot be written ({error}); name another folder with LOG_DIR") from error
         cleanup.callback(log.close)
         redis = None
         if not environment.is_set("CELERY_BROKER_URL"):
@@ -164,6 +167,8 @@ def _require_free(settings: Settings) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((settings.host, settings.port))
+        except socket.gaierror as error:
+            raise StartError(f"HOST={settings.host} is no address of this machine ({error.strerror})") from error
         except OSError as error:
             raise StartError(
                 f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another with PORT=8001"
