@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import dataclasses
 import socket
 import tempfile
@@ -167,9 +168,9 @@ def _require_free(settings: Settings) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((settings.host, settings.port))
-        except socket.gaierror as error:
-            raise StartError(f"HOST={settings.host} is no address of this machine ({error.strerror})") from error
         except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise StartError(f"HOST={settings.host} is no address of this machine ({error.strerror})") from error
             raise StartError(
                 f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another with PORT=8001"
             ) from error
