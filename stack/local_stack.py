@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import dataclasses
+import errno
 import socket
 import tempfile
 import time
@@ -83,10 +83,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
         temporary.mkdir(mode=0o700)
         if not environment.is_set("LOG_FORMAT"):
             settings = dataclasses.replace(settings, log_format=JSON)
-        try:
-            log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
-        except OSError as error:
-            raise StartError(f"the log files cannot be written ({error}); name another folder with LOG_DIR") from error
+        log = _log_book(settings, console)
         cleanup.callback(log.close)
         redis = None
         if not environment.is_set("CELERY_BROKER_URL"):
@@ -160,6 +157,14 @@ def _keep_builds(settings: Settings, log: LogBook) -> None:
 def _url(settings: Settings) -> str:
     host = EVERY_INTERFACE.get(settings.host, settings.host)
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def _log_book(settings: Settings, console: Terminal | None) -> LogBook:
+    """Raises StartError if the folder cannot be made."""
+    try:
+        return LogBook(ROOT / settings.log_dir, console, settings.log_format)
+    except OSError as error:
+        raise StartError(f"the log files cannot be written ({error}); name another folder with LOG_DIR") from error
 
 
 def _require_free(settings: Settings) -> None:

@@ -35,7 +35,7 @@ _FUNCTION = re.compile(
 )
 """A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
 _CALLED = re.compile(
-    r"^(?P<jit>@(?:(?:triton|gluon)\.)?jit\b[^\n]*\n)?def[ \t]+(?!_|get_inputs\b|get_init_inputs\b)\w+[ \t]*\(\s*[^\s)]",
+    r"^(?P<jit>@(?:(?:triton|gluon)\.)?jit\b[^\n]*\n)?def[ \t]+(?!_|get_(?:init_)?inputs\b)\w+[ \t]*\(\s*[^\s)]",
     re.MULTILINE,
 )
 """A public function with parameters that makes no inputs. If there is one, it is called."""
