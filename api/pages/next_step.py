@@ -150,7 +150,7 @@ _OF_COMPILING: _Causes = (
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (
         r"Entry point '[^'\n]*' not found; the source defines: (?!nothing)",
-        "Leave that name out of metadata (class_name, function_name), or give one that the message lists.",
+        "Give a name that the message lists in metadata (class_name, function_name), or none.",
     ),
     (
         r"(?:Entry point|Kernel) '[^'\n]*' not found|nothing callable",

@@ -182,8 +182,17 @@ def test_attempts_on_another_task_are_listed_and_not_compared(client: FlaskClien
 def test_attempts_without_a_speedup(client: FlaskClient, completed: Jobs) -> None:
     completed(results.wrong(), "gelu")
     page = shown(client, "/kernel?name=gelu")
-    assert "0 of 1 attempt passed. None has a speed-up yet." in page.text and page.those("circle") == []
+    assert "0 of 1 attempt passed. None has a measured speed-up yet." in page.text and page.those("circle") == []
     assert client.get("/kernel?name=gelu&refresh=on", headers=HTML).headers["Refresh"] == "3"
+
+
+def test_a_bound_of_a_speedup_is_shown_as_one(client: FlaskClient, completed: Jobs) -> None:
+    slow, fast = results.passed(0.25), results.passed(4.0)
+    slow["speedup"] |= {"ci_low": 0.0, "ci_high": 0.25}
+    fast["speedup"] |= {"ci_low": 4.0, "ci_high": None}
+    reports = [f"/job/{completed(body, 'gelu')}/report" for body in (slow, fast)]
+    for path, sign in zip(reports, ("≤ 0.250×", "≥ 4.00×"), strict=True):
+        assert sign in shown(client, path).text and sign in shown(client, "/jobs").text
 
 
 def test_a_suite(client: FlaskClient, completed: Jobs) -> None:
