@@ -235,6 +235,15 @@ def test_names_are_found_by_an_index_and_forgotten_with_their_last_job(
     assert redis.keys("jobs:name*") == []
 
 
+def test_a_mere_bound_is_in_no_mean(client: FlaskClient, completed: Jobs) -> None:
+    bound = results.passed(4.0)
+    bound["speedup"] |= {"ci_low": 4.0, "ci_high": None}
+    completed(bound, "level1/gelu:triton")
+    assert "No speed-up was measured." in shown(client, "/suite?name=level1/").text
+    completed(results.passed(2.0), "level1/sum:triton")
+    assert "The geometric mean of the speed-ups is 2.00." in shown(client, "/suite?name=level1/").text
+
+
 def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) -> None:
     assert "No suite yet" in shown(client, "/suite").text
     completed(results.wrong(), "gelu:triton")
