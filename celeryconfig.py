@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ssl
+import warnings
 
 from domain.settings import settings
+
+# A worker is root to give each submission a user of its own (docs/security.md). The warning is about pickle.
+warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")
 
 # The broker. The same Redis holds the job records, so a message and its record are lost or stored together. If Redis or
 # the worker dies between BRPOP and kombu's own record of the message, it is lost whatever is set below (kombu#305). The

@@ -33,6 +33,9 @@ HIGHEST_PORT = 65_535
 HIGHEST_PRIORITY = 9
 _MIN_SIMILARITY = 0.88
 """Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
+_BROKER = validate.Regexp(r"(rediss?|unix)://", error="Must begin with redis://, rediss:// or unix://.")
+_ARCHITECTURE = validate.Regexp(r"sm_\d{2,3}[af]?", error="Must be an architecture such as sm_90.")
+_COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def misspelt_settings() -> list[str]:
 
 def _read(env: Env) -> Settings:
     read = Settings(
-        broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"),
+        broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0", validate=_BROKER),
         host=env.str("HOST", LOOPBACK),
         port=env.int("PORT", 8000, validate=validate.Range(1, HIGHEST_PORT)),
         gpu_device=env.str("GPU_DEVICE", None),
@@ -135,8 +138,8 @@ def _read(env: Env) -> Settings:
         max_workers=env.int("MAX_WORKERS", None, validate=validate.Range(1, 64)),
         log_level=env.str("LOG_LEVEL", "INFO", validate=_validate_level).upper(),
         log_format=env.str("LOG_FORMAT", CONSOLE, validate=validate.OneOf((CONSOLE, JSON))),
-        otlp_endpoint=env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
-        or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+        otlp_endpoint=env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", validate=_COLLECTOR)
+        or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "", validate=_COLLECTOR)
         or None,
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
         state_dir=Path(env.str("STATE_DIR", "") or _state_folder(env.str("XDG_STATE_HOME", ""))),
@@ -158,13 +161,13 @@ def _read(env: Env) -> Settings:
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
         context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
-        build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
+        build_for=env.str("BUILD_FOR", None, validate=_ARCHITECTURE),
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
-        webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", ""))),
-        allowed_hosts=tuple(_listed(env.str("ALLOWED_HOSTS", ""))),
+        webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", "", validate=_validate_hosts))),
+        allowed_hosts=tuple(_listed(env.str("ALLOWED_HOSTS", "", validate=_validate_hosts))),
         key_max_priority=env.int("KEY_MAX_PRIORITY", HIGHEST_PRIORITY, validate=validate.Range(0, HIGHEST_PRIORITY)),
         keep_sources=env.bool("KEEP_SOURCES", True),
     )
@@ -221,6 +224,12 @@ def _names(text: str) -> list[str]:
 
 def _listed(text: str) -> list[str]:
     return [name.strip().lower() for name in text.split(",") if name.strip()]
+
+
+def _validate_hosts(text: str) -> None:
+    wrong = [name for name in _listed(text) if set(name) & set("/@? \t")]
+    if wrong:
+        raise ValidationError(f"Must be hosts such as example.org, separated by commas; not {wrong[0]!r}.")
 
 
 def _validate_layers(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import socket
 import tempfile
 import time
@@ -82,7 +83,7 @@ def running(settings: Settings, console: Terminal | None = None) -> Iterator[Sta
         temporary.mkdir(mode=0o700)
         if not environment.is_set("LOG_FORMAT"):
             settings = dataclasses.replace(settings, log_format=JSON)
-        log = LogBook(ROOT / settings.log_dir, console, settings.log_format)
+        log = _log_book(settings, console)
         cleanup.callback(log.close)
         redis = None
         if not environment.is_set("CELERY_BROKER_URL"):
@@ -158,6 +159,14 @@ def _url(settings: Settings) -> str:
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
+def _log_book(settings: Settings, console: Terminal | None) -> LogBook:
+    """Raises StartError if the folder cannot be made."""
+    try:
+        return LogBook(ROOT / settings.log_dir, console, settings.log_format)
+    except OSError as error:
+        raise StartError(f"the log files cannot be written ({error}); name another folder with LOG_DIR") from error
+
+
 def _require_free(settings: Settings) -> None:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -165,6 +174,8 @@ def _require_free(settings: Settings) -> None:
         try:
             probe.bind((settings.host, settings.port))
         except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise StartError(f"HOST={settings.host} is no address of this machine ({error.strerror})") from error
             raise StartError(
                 f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another with PORT=8001"
             ) from error

@@ -38,8 +38,8 @@ OF_PROBLEM = {
     "key-required": "Send the header `Authorization: Bearer <key>` with a key that the service's operator gave you.",
     "scope-missing": "Ask the service's operator for a key with that scope.",
     "local-only": "Run it on the service's own machine, or have the operator set REQUIRE_API_KEYS.",
-    "unknown-batch": "Check the id, or send the batch again: its jobs are deleted JOB_TTL after they end.",
-    "unknown-job": "Check the id with `GET /jobs`, or submit it again: a job is deleted JOB_TTL after it ends.",
+    "unknown-batch": "Check the id, or send the batch again: jobs are kept for a day (JOB_TTL).",
+    "unknown-job": "Check the id with `GET /jobs`, or submit it again: jobs are kept for a day (JOB_TTL).",
     "unknown-artifact": "Choose one of those that `GET /job/<id>/artifacts` lists.",
     "unsupported-media-type": "Send the body as JSON, with the header `Content-Type: application/json`.",
     "idempotency-key-reused": "Choose a new Idempotency-Key, or send the first request again.",
@@ -110,6 +110,7 @@ MAX_CAUSE = 8192
 _Causes = tuple[tuple[str, str], ...]
 _OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
 CONSTEXPR = "Declare that parameter of the kernel as `name: tl.constexpr`."
+LINE_BREAKS = "Send real line breaks: the source has a backslash and an n in their place."
 FENCE = "Send only the code between the two lines of ```."
 # In the first line alone: a failed build's traceback has a CalledProcessError of ninja's.
 _ANYWHERE: _Causes = (
@@ -123,6 +124,8 @@ _ANYWHERE: _Causes = (
         "Leave out the import from `task`, or send GPU MODE's whole folder by `kernel-eval suite FOLDER`.",
     ),
     (r"^.*ModuleNotFoundError", LACKING_MODULE),
+    (r"^.*NameError", "Import or define the name that the message gives."),
+    (r"^.*SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
 )
 _OF_RUNTIME: _Causes = (
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
@@ -146,6 +149,10 @@ _OF_COMPILING: _Causes = (
     (r"is Markdown's", FENCE),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (
+        r"Entry point '[^'\n]*' not found; the source defines: (?!nothing)",
+        "Give a name that the message lists in metadata (class_name, function_name), or none.",
+    ),
+    (
         r"(?:Entry point|Kernel) '[^'\n]*' not found|nothing callable",
         "Define `class ModelNew` or `kernel_fn`, or name what the source has in metadata (class_name, function_name).",
     ),
@@ -153,7 +160,7 @@ _OF_COMPILING: _Causes = (
         r"holds host code|no __global__",
         "Send a `__global__` function alone, or name the host function that launches it in metadata.entry_point.",
     ),
-    (r"SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
+    (r"unexpected character after line continuation character \(kernel\.py, line 1\)", LINE_BREAKS),
     (
         r"SyntaxError: invalid syntax \(kernel\.py, line 1\)",
         "Correct the first line, or send the text of the source alone: no prose before it, no path, no base64.",
@@ -177,6 +184,10 @@ _OF_REFERENCE: _Causes = (
     (
         r"get_inputs\(\) missing",
         "Give each parameter of the reference's get_inputs() a default, or a value in every case.",
+    ),
+    (
+        r"constructing class",
+        "Return the constructor's arguments as a list, in its order, from the reference's get_init_inputs().",
     ),
     (r"missing \d+ required positional", "Return an input for each parameter of the reference from its get_inputs()."),
     (

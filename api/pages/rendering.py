@@ -63,7 +63,7 @@ def _prepared() -> tuple[Environment, dict[str, Markup], str]:
     }
     environment.filters |= {"code": _code, "headline": lambda status: HEADLINES[Status(status)]}
     environment.filters |= {"tone": lambda status: tone_of(Status(status))}
-    environment.filters |= {"at": _at, "counted": words.counted, "elements": elements}
+    environment.filters |= {"bound": _bound, "at": _at, "counted": words.counted, "elements": elements}
     inline = {"style": _text(environment, STYLE), "script": _text(environment, SCRIPT)}
     # A hash covers the text between the tags, to the last byte.
     hashes = {name: base64.b64encode(sha256(text.encode()).digest()).decode() for name, text in inline.items()}
@@ -83,6 +83,12 @@ def _without_control_characters(value: Any) -> Any:
 def _code(text: str) -> Markup:
     """The text with what stands between backticks as code."""
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(_without_control_characters(text)))))
+
+
+def _bound(speedup: Any) -> str:
+    """The sign before a ratio that is the one known end of its interval."""
+    low, high = (speedup[end] if isinstance(speedup, dict) else getattr(speedup, end) for end in ("ci_low", "ci_high"))
+    return "≥ " if high is None else "≤ " if low == 0 else ""
 
 
 def _at(epoch_s: float) -> str:

@@ -175,7 +175,7 @@ def _authorised(job_id: str, view: JobView | None) -> JobView:
     if view is None or (key is not None and view.key_id != key.key_id):
         raise Problem(
             Kind.UNKNOWN_JOB,
-            f"no job {job_id[:100]!r} is known: it was never accepted, it expired, or it belongs to another server",
+            f"no job {job_id[:100]!r} is known: it was never accepted, expired, or belongs to another key or server",
             job_id=job_id[:100],
         )
     return view

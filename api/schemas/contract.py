@@ -52,10 +52,10 @@ class ArgumentSchema(LenientSchema):
         metadata={"description": "CUDA: the __constant__ variable of that name, and no parameter."},
     )
 
-    @validates_schema
-    def _content(self, data: dict[str, Any], **_: Any) -> None:
+    @validates_schema(pass_original=True)
+    def _content(self, data: dict[str, Any], sent: dict[str, Any], **_: Any) -> None:
         if data["type"] == "tensor":
-            require_spec(data)
+            require_spec(sent)
         elif data["type"] != NONE and data.get("value") is None:
             raise ValidationError(f'{MISSING} for type "{data["type"]}"', "value")
         if data.get("is_constant") and (

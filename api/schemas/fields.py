@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Any
 
@@ -115,9 +115,13 @@ class Anything(fields.Raw):
 
 
 class FreeObject(fields.Dict):
-    """A JSON object with any content."""
+    """A JSON object with any content, of which the service reads the names in `read`."""
 
     default_error_messages = _messages(invalid="must be a JSON object")
+
+    def __init__(self, read: Collection[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.read = read
 
 
 class WholeNumber(fields.Integer):

@@ -9,6 +9,7 @@ from typing import Any
 
 from marshmallow import Schema, fields
 
+from api.schemas.fields import FreeObject
 from api.schemas.launch import AXES, LaunchSchema
 from api.schemas.suggestions import similar_name
 
@@ -43,6 +44,8 @@ def _below(body: dict[str, Any], schema: Schema, path: Path = ()) -> Iterator[Sc
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from _within(item, field.inner.schema, (*path, name, index))
+        elif isinstance(field, FreeObject) and isinstance(value, dict):
+            yield value, field.read, (*path, name)
         elif isinstance(schema, LaunchSchema) and isinstance(value, dict):  # A grid or a block.
             yield value, AXES, (*path, name)
 

@@ -34,6 +34,11 @@ _FUNCTION = re.compile(
     re.MULTILINE,
 )
 """A module-level function. With `jit` it is itself a kernel, not a function that launches one."""
+_CALLED = re.compile(
+    r"^(?P<jit>@(?:(?:triton|gluon)\.)?jit\b[^\n]*\n)?def[ \t]+(?!_|get_(?:init_)?inputs\b)\w+[ \t]*\(\s*[^\s)]",
+    re.MULTILINE,
+)
+"""A public function with parameters that makes no inputs. If there is one, it is called."""
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
@@ -64,6 +69,7 @@ class KernelSchema(ObjectSchema):
         metadata={"description": f"Required for {', '.join(CONTRACT_REQUIRED)} and a bare triton or gluon kernel."},
     )
     metadata = FreeObject(
+        (*TEXT_METADATA, *LIST_METADATA, "backend"),
         allow_none=True,
         metadata={"description": "What to call and how to compile: kernel_name, function_name, compiler_options, …"},
     )
@@ -108,6 +114,7 @@ class KernelSchema(ObjectSchema):
 
     @post_load
     def _check_launch(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+        data["source_code"] = data["source_code"].removeprefix("\ufeff")  # An editor's byte order mark.
         if data.get("io") is not None:
             try:
                 contract, launch = IOContract.from_wire(data["io"]), data["io"].get("launch") or {}
@@ -131,4 +138,5 @@ def _python(source: str, metadata: dict[str, Any]) -> bool:
     again."""
     names = ("kernel_fn", metadata.get("kernel_name"))
     functions = (match["name"] or match["given"] for match in _FUNCTION.finditer(source) if match["jit"] is None)
-    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions)
+    called = [match for match in _CALLED.finditer(source) if match["jit"] is None]
+    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions) or len(called) == 1

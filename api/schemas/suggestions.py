@@ -14,6 +14,9 @@ _DIGITS = re.compile(r"\d+")
 _SOURCES = ("source_code", "code", "source", "sources")
 MEANT_NAMES = {
     "source_code": ("source", "code", "src", "kernel_code", "kernel_source", "text", "program"),
+    "entry_point": ("entrypoint", "entry"),
+    "function_name": ("function", "func", "fn"),
+    "class_name": ("class", "cls", "model"),
     "kernel_type": ("type", "kind", "language", "lang", "framework"),
     "io": ("io_contract", "contract", "args", "inputs", "signature"),
     "kernel": ("custom_kernel", "candidate", "candidate_kernel", "custom", "solution", *_SOURCES),

@@ -227,4 +227,5 @@ def _bounds(kind: str, dtype: str) -> tuple[float, float] | None:
 def require_spec(argument: dict[str, Any]) -> None:
     """Raises ValidationError for a tensor argument without a tensor_spec."""
     if argument.get("tensor_spec") is None:
-        raise ValidationError(f'{MISSING} for type "tensor"', "tensor_spec")
+        belongs = next((f"; `{name}` belongs into it" for name in ("shape", "dtype") if name in argument), "")
+        raise ValidationError(f'{MISSING} for type "tensor"{belongs}', "tensor_spec")

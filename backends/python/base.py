@@ -46,6 +46,8 @@ from domain.result import Status
 from domain.value import Unserializable, leaves, replace
 
 _FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
+_NOT_OF_INPUTS = (NameError, ImportError, ModuleNotFoundError, SystemExit)
+"""Errors that other inputs would not have avoided; UnboundLocalError, a NameError, is none of them."""
 DRY_SEED = 0
 """The seed of a dry run, whose random numbers have no content."""
 
@@ -327,7 +329,7 @@ class PythonExecutable(Executable):
         except (Exception, SystemExit) as error:
             doing = f"calling {self.entry} with guessed inputs{gradient_hint(error)}"
             cause = fault(error, doing, self._folder, self._target)
-            if cause is error or cause.status is not Status.RUNTIME_ERROR:
+            if cause is error or cause.status is not Status.RUNTIME_ERROR or type(error) in _NOT_OF_INPUTS:
                 raise cause from error
             message = f"{cause.message}. If the inputs are at fault, {GIVE_INPUTS}"
             raise KernelFault(cause.status, message, cause.log, compiled=cause.compiled) from error

@@ -84,9 +84,9 @@ class TensorSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that the service accepts."""
-        wire: dict[str, Any] = {"shape": list(self.shape), "dtype": self.dtype}
+        wire: dict[str, Any] = {"shape": _listed(self.shape), "dtype": self.dtype}
         if self.strides is not None:
-            wire["strides"] = list(self.strides)
+            wire["strides"] = _listed(self.strides)
         if self.init is not None:
             wire["init"] = self.init.to_dict()
         if self.data is not None:
@@ -102,6 +102,11 @@ class TensorSpec:
             "data": None if data is None else TensorData.from_dict(data),
         }
         return cls(**{**_fields_in(cls, wire), **parts})
+
+
+def _listed(sizes: Sequence[int | str]) -> list[int | str] | str:
+    """A list; a text as it is, for the service to refuse, not letter by letter."""
+    return sizes if isinstance(sizes, str) else list(sizes)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _with_type(kernel: Kernel, fault: KernelFault) -> str:
         return fault.message
     other = other_type(kernel.source_code, kernel.kernel_type)
     bare = kernel.kernel_type is not KernelType.TRITON and uses_triton(kernel.source_code)
-    if other is None and bare and "Entry point" in fault.message:
+    if other is None and bare and "nothing callable" in fault.message:
         other = looks_like(KernelType.TRITON)
     return fault.message if other is None else f"{other}; as `{kernel.kernel_type}`: {fault.message}"
 

@@ -258,6 +258,14 @@ def _strange_in(name: str) -> list[str]:
         ),
         ("/evaluate", {"kernel": TORCH, "num_trials": 9, "webhook": None, "index": 0}, ["index"]),
         ("/evaluate", {"ref_kernel": TORCH, "atol": 0.1}, ["atol"]),
+        (
+            "/evaluate",
+            {"kernel": {**TORCH, "metadata": {"function": "kernel_fn", "author": "me", "backend": None}}},
+            [
+                "kernel -> metadata -> function (did you mean function_name?)",
+                "kernel -> metadata -> author",
+            ],
+        ),
         ("/evaluate", {"kernel": TORCH, "x" * 100: 1}, ["x" * 60]),
         ("/compare", {"kernel": TORCH, "custom_kernel": TORCH, "Rtol": 1}, ["Rtol (did you mean rtol?)"]),
         ("/compare", {"kernel": TORCH, "ref_kernel": TORCH, "custom_kernel": TORCH}, ["kernel"]),
@@ -290,12 +298,19 @@ RAW = bytes(range(64))
         {**kernel(TRITON_ADD, "triton"), "metadata": {"function_name": "run"}},
         {**kernel(TRITON_ADD, "triton"), "metadata": {"class_name": "Net"}},
         kernel(f"{TRITON_ADD}\nclass ModelNew(torch.nn.Module): ...", "triton"),
+        kernel(
+            f"{TRITON_ADD}\ndef add(x, y): ...\ndef _grid(n): ...\ndef main(): ...\ndef get_inputs(): ...", "triton"
+        ),
         {**kernel(RELU, "multi_kernel", [tensor("x", [2])]), "metadata": {"entry_point": "run"}},
         {**kernel(CUDA_ADD, "cuda", VECTOR_ARGS), "metadata": {"compiler_options": ["-O3"], "anything": [1, {}]}},
     ],
 )
 def test_kernels(client: FlaskClient, kernel_code: Json) -> None:
     accept(client, "/evaluate", {"kernel": kernel_code})
+
+
+def test_a_byte_order_mark_is_no_part_of_a_source(client: FlaskClient, records: JobStore) -> None:
+    assert stored(client, records, "/evaluate", {"kernel": kernel(f"\ufeff{RELU}", "torch")}).kernel.source_code == RELU
 
 
 @pytest.mark.parametrize(

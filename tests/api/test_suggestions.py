@@ -53,6 +53,16 @@ def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> 
         ("/evaluate", {"kernel": {"source_code": TRITON_ADD}}, "this looks like Triton: send it as `triton`"),
         ("/evaluate", {"kernel": kernel(RELU, "cuda")}, "kernel -> kernel_type: this looks like PyTorch: send it as"),
         ("/evaluate", {"kernel": kernel(CUDA_ADD, "multi_kernel")}, "metadata -> entry_point: is missing"),
+        (
+            "/evaluate",
+            {"kernel": kernel(f"{TRITON_ADD}\ndef add(x, y): ...\ndef other(x): ...", "triton")},
+            "call that function kernel_fn",
+        ),
+        (
+            "/evaluate",
+            {"kernel": kernel(CUDA_ADD, "cuda", [{"name": "x", "type": "tensor", "shape": [4]}])},
+            "`shape` belongs into it",
+        ),
         ("/evaluate?wiat=60", {"kernel": kernel(RELU, "torch")}, "there are: wait; did you mean `wait`?"),
     ],
 )

@@ -182,7 +182,16 @@ def test_a_long_answer_is_read_page_by_page(over_http: str) -> None:
         ("evaluate", {"source_code": "x", "io": {"args": 7}}, "io is no contract"),
         ("list_examples", {"name": "nosuch"}, "no example 'nosuch'"),
         ("list_examples", {"name": "softmax", "candidate": "nosuch"}, "it has cuda, torch, triton"),
-        ("evaluate", {"source_code": "x", "num_trials": 0}, "num_trials"),
+        ("evaluate", {"source_code": "x", "num_trials": 0}, "num_trials: must be greater than or equal to 1"),
+        ("evaluate", {"source_code": "x", "num_trials": "ten"}, "num_trials: must be a whole number"),
+        ("evaluate", {"source_code": ["x"]}, "source_code: must be a string"),
+        ("evaluate", {}, "source_code: is missing"),
+        ("compare", {"ref_kernel": "x", "custom_kernel": "x"}, "for ref_kernel use reference_code; for custom_kernel"),
+        (
+            "evaluate",
+            {"source_code": TWICE, "io": {"args": [{"name": "x", "type": "tensor", "tensor_spec": {"shape": "4, 4"}}]}},
+            "io.args.0.tensor_spec.shape: must be an array",
+        ),
     ],
 )
 def test_a_call_at_fault_says_so(over_http: str, tool: str, arguments: dict[str, Any], message: str) -> None:
@@ -323,6 +332,8 @@ def get_inputs():
     ("arguments", "told"),
     [
         ({"source_code": TWICE, "timout": 9}, "for timout use timeout"),
+        ({"code": TWICE}, "for code use source_code"),
+        ({"source_code": TWICE, "entry_point": "f"}, "for entry_point use entry"),
         ({"source_code": TWICE, "timeout": 9000}, "next: Correct timeout, and call evaluate again."),
     ],
 )

@@ -50,6 +50,24 @@ def test_a_misspelt_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert misspelt_settings() == ["MAX_WORKER is no setting; did you mean MAX_WORKERS? (docs/settings.md)"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CELERY_BROKER_URL", "localhost:6379"),
+        ("CELERY_BROKER_URL", "amqp://localhost"),
+        ("BUILD_FOR", "h100"),
+        ("WEBHOOK_HOSTS", "hooks.example, https://other.example"),
+        ("ALLOWED_HOSTS", "a.example b.example"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+        ("DRAIN_SECONDS", "nan"),
+    ],
+)
+def test_what_a_setting_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(EnvError, match=name):
+        settings()
+
+
 @pytest.mark.parametrize("name", ["JOB_TTL", "MAX_QUEUE", "RUNNER_MEMORY_MIB"])
 def test_none_of_what_there_has_to_be_some_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "0")

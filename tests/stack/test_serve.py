@@ -99,6 +99,16 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert "choose another with PORT=8001" in done.stdout
 
 
+@pytest.mark.parametrize(("name", "value"), [("HOST", "192.0.2.1"), ("LOG_DIR", "/proc/nosuch")])
+def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: str) -> None:
+    environment = {**os.environ, "PORT": str(free_port()), "LOG_DIR": str(tmp_path), name: value}
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=STOP_S
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert name in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("command", "given", "told"),
     [

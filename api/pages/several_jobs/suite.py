@@ -124,7 +124,12 @@ def _score(title: str, views: Sequence[JobView]) -> Score:
     judged = [view for view in views if _judged(view.summary)]
     measured = _measured(judged)
     of = max(1, _timed_count(judged))
-    logarithms = [math.log(ratio) for ratio, _ in measured if ratio > 0]
+    # A bound is no measurement: the client's mean leaves it out too.
+    logarithms = [
+        math.log(one.ratio)
+        for view in judged
+        if (one := view.summary) and one.ratio and one.ci_high is not None and _lower_end(one)
+    ]
     return Score(
         title,
         len(judged),

@@ -70,6 +70,7 @@ Wait = Annotated[
 JobId = Annotated[str, AfterValidator(_id), Field(description="As an earlier answer named it.")]
 Texts = Annotated[
     list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
+    BeforeValidator(lambda value: [value] if value in ("ptx", "sass", "ttir", "ttgir", "llir") else value),
     Field(description="Keep the code in these forms; the tool `artifact` reads them."),
 ]
 Counters = Annotated[

@@ -124,7 +124,8 @@ def _figures(result: Result) -> Iterator[str]:
     if timing is not None:
         reference = result.reference.runtime if result.reference else None
         against = "" if reference is None else f", reference {reference:.4g} ms"
-        yield f"time: {timing.stats.mean:.4g} ms a call{against} ({timing.calls} calls, {plain(timing.method)})"
+        most = "at most " if timing.bounded else ""
+        yield f"time: {most}{timing.stats.mean:.4g} ms a call{against} ({timing.calls} calls, {plain(timing.method)})"
     if result.speedup is not None:
         verdict = "says nothing, as fixed outputs would pass" if result.fixed_outputs_pass else result.speedup.verdict
         yield f"speed-up: {_interval(result.speedup)}: {verdict}"

@@ -48,7 +48,7 @@ def describe(result: Result, source: str, reference: str) -> Iterator[str]:
             yield quoted(location.message, 200)
         yield from (quoted(line, 120) for line in excerpt(text, location))
     if not locations:
-        yield from (quoted(line, 160) for line in details[: _LINES - 1])
+        yield from (quoted(line, 160) for line in details[: _LINES - 1] if line not in headline)
 
 
 def _build_errors_in(error: str) -> list[BuildError]:

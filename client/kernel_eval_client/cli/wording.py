@@ -22,6 +22,8 @@ _COMMANDS = {
     "send it as `": "give `--type ",
     "Send it as the `kernel_type`": "Give as `--type` the one",
     "metadata (class_name, function_name)": "`--entry`",
+    "in this field (Python": "(Python",
+    "name it in metadata.function_name": "name it with `--entry`",
     "with its contract in `io`": "and its contract with `--io`",
 }
 """What the service names, and what does the same on the command line."""

@@ -134,6 +134,19 @@ def test_it_is_imperative(sentence: str) -> None:
             "Correct the lines",
         ),
         (outcome("compile_error", "No module named 'task'", compiled=False), "Leave out the import from `task`"),
+        (
+            outcome("compile_error", "Entry point 'relu' not found; the source defines: class ModelNew"),
+            "Give a name that the message lists",
+        ),
+        (
+            outcome("compile_error", "unexpected character after line continuation character (kernel.py, line 1)"),
+            next_step.LINE_BREAKS,
+        ),
+        (outcome("runtime_error", "NameError: name 'np' is not defined"), "Import or define the name"),
+        (
+            outcome("reference_failed", "constructing class Model: missing 1 required positional argument"),
+            "Return the constructor's arguments",
+        ),
         (outcome("compile_error", "it holds host code (line 3)", compiled=False), "Send a `__global__` function"),
         (outcome("compile_error", "SyntaxError: invalid syntax (kernel.py, line 1)"), "Correct the first line, or"),
     ],

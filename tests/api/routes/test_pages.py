@@ -182,8 +182,17 @@ def test_attempts_on_another_task_are_listed_and_not_compared(client: FlaskClien
 def test_attempts_without_a_speedup(client: FlaskClient, completed: Jobs) -> None:
     completed(results.wrong(), "gelu")
     page = shown(client, "/kernel?name=gelu")
-    assert "0 of 1 attempt passed. None has a speed-up yet." in page.text and page.those("circle") == []
+    assert "0 of 1 attempt passed. None has a measured speed-up yet." in page.text and page.those("circle") == []
     assert client.get("/kernel?name=gelu&refresh=on", headers=HTML).headers["Refresh"] == "3"
+
+
+def test_a_bound_of_a_speedup_is_shown_as_one(client: FlaskClient, completed: Jobs) -> None:
+    slow, fast = results.passed(0.25), results.passed(4.0)
+    slow["speedup"] |= {"ci_low": 0.0, "ci_high": 0.25}
+    fast["speedup"] |= {"ci_low": 4.0, "ci_high": None}
+    reports = [f"/job/{completed(body, 'gelu')}/report" for body in (slow, fast)]
+    for path, sign in zip(reports, ("≤ 0.250×", "≥ 4.00×"), strict=True):
+        assert sign in shown(client, path).text and sign in shown(client, "/jobs").text
 
 
 def test_a_suite(client: FlaskClient, completed: Jobs) -> None:
@@ -224,6 +233,15 @@ def test_names_are_found_by_an_index_and_forgotten_with_their_last_job(
     assert len(links) == 4 and all("2 attempts" in shown(client, link).text for link in links if "level1" in link)
     assert records.cleanup(records.now() + 1) == 5
     assert redis.keys("jobs:name*") == []
+
+
+def test_a_mere_bound_is_in_no_mean(client: FlaskClient, completed: Jobs) -> None:
+    bound = results.passed(4.0)
+    bound["speedup"] |= {"ci_low": 4.0, "ci_high": None}
+    completed(bound, "level1/gelu:triton")
+    assert "No speed-up was measured." in shown(client, "/suite?name=level1/").text
+    completed(results.passed(2.0), "level1/sum:triton")
+    assert "The geometric mean of the speed-ups is 2.00." in shown(client, "/suite?name=level1/").text
 
 
 def test_a_suite_without_jobs_or_speedups(client: FlaskClient, completed: Jobs) -> None:
