@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
@@ -72,7 +72,8 @@ class WindowOptions(TypedDict, total=False):
 class Trials:
     """The trials of one job. `kernel runs` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is added to a wrong result if no better hint exists.
+    `advice` is added to a wrong result if no better hint exists. `names` says what each output is, where some are
+    gradients.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Trials:
         example: dict[str, Arguments],
         memory_plan: MemoryPlan,
         advice: str | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
@@ -97,6 +99,7 @@ class Trials:
         self.weak_reference_findings: list[Flag] = []
         self.fixed_outputs = FixedOutputs([])
         self._advice = advice
+        self._names = names
         self._input_mutation_differs = False
         self._robustness_failures: list[RobustnessFailure] = []
         self._precision: dict[str, Any] | None = None
@@ -111,7 +114,7 @@ class Trials:
 
     def for_other_inputs(self, inputs: TrialInputs, example: dict[str, Arguments]) -> Trials:
         """New trials of the same kernels, on inputs of another case."""
-        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice)
+        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice, self._names)
 
     @property
     def warnings(self) -> list[Flag]:
@@ -382,7 +385,10 @@ class Trials:
 
     def _note_comparison(self) -> None:
         comparison = self._compared.comparison
-        message = f"{comparison.message}; {self._hint}" if self._hint and comparison.message else comparison.message
+        name = ""
+        if self._names and (first := comparison.first_mismatch) is not None:
+            name = f"output {first['output']} is the {self._names[first['output']]}"
+        message = "; ".join(filter(None, [comparison.message, name, self._hint])) if comparison.message else None
         self.candidate.comparison = dataclasses.replace(
             comparison,
             message=message,
