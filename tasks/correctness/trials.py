@@ -106,7 +106,7 @@ class Trials:
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
-        self._compared = Aggregator()
+        self._compared = Aggregator(names)
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
@@ -385,10 +385,7 @@ class Trials:
 
     def _note_comparison(self) -> None:
         comparison = self._compared.comparison
-        name = ""
-        if self._names and (first := comparison.first_mismatch) is not None:
-            name = f"output {first['output']} is the {self._names[first['output']]}"
-        message = "; ".join(filter(None, [comparison.message, name, self._hint])) if comparison.message else None
+        message = f"{comparison.message}; {self._hint}" if self._hint and comparison.message else comparison.message
         self.candidate.comparison = dataclasses.replace(
             comparison,
             message=message,

@@ -16,6 +16,9 @@ from domain.request import Request
 from domain.result import Report, Speedup, Status, first_line
 from domain.speed.baseline import Baseline
 
+LESS_WORK = {FlagCode.LOWER_PRECISION, FlagCode.UNEXPLAINED_ERROR, FlagCode.BUFFERS_NOT_UPDATED}
+"""Codes of findings that a kernel does less than the reference, though its outputs are within tolerance."""
+
 
 class CheckResult(StrEnum):
     """FAILED makes a kernel unfit. NOTED is worth knowing and does not; UNKNOWN makes it unfit if it must be shown."""
@@ -89,6 +92,18 @@ def _beyond_the_task(request: Request, report: Report) -> Check:
     return Check(name, CheckResult.PASSED, "on inputs beyond the task's too")
 
 
+def _same_work(request: Request, report: Report) -> Check:
+    comparison, name = report.outcome.comparison, "same_work"
+    precision = (comparison.precision_check or {}).get("finding") if comparison is not None else None
+    findings = [precision, *report.outcome.inputs.get("weight_findings", ())]
+    less = [str(flag["message"]) for flag in findings if flag is not None and flag["code"] in LESS_WORK]
+    if less:
+        return Check(name, CheckResult.NOTED, "; ".join(less))
+    if report.outcome.status is not Status.PASSED or not request.thorough:
+        return Check(name, CheckResult.UNKNOWN, "its precision was not measured")
+    return Check(name, CheckResult.PASSED, "no lower precision and no work left out was found")
+
+
 def _same_bits(request: Request, report: Report) -> Check:
     found, name = report.outcome.determinism, "same_bits"
     if found is None or found.untested or not found.outputs:
@@ -139,6 +154,6 @@ def _compared(name: str, speedup: Speedup, other: str, *, required: bool = False
 
 
 CHECKS: tuple[Callable[[Request, Report], Check], ...] = (
-    _right, _meaningful, _beyond_the_task, _same_bits, _batch_invariant, _faster, _faster_than_compiled,
+    _right, _meaningful, _beyond_the_task, _same_work, _same_bits, _batch_invariant, _faster, _faster_than_compiled,
 )  # fmt: skip
 """In the order in which they are told. A check of further cases or of gradients is one more function here."""

@@ -175,9 +175,7 @@ class KernelRun:
 
     def enter_case(self, state: CaseState) -> CaseState:
         """Takes the state of a case; returns the one that it replaces. The runner is not told."""
-        before = CaseState(
-            self.kernel, self.probe, self.comparison, self.timing, self._upper_bound_ms, self.gradients
-        )
+        before = CaseState(self.kernel, self.probe, self.comparison, self.timing, self._upper_bound_ms, self.gradients)
         self.kernel, self.probe, self.gradients = state.kernel, state.probe, state.gradients
         self.comparison, self.timing = state.comparison, state.timing
         self._upper_bound_ms = state.upper_bound_ms
