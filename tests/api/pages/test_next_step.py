@@ -177,6 +177,7 @@ def test_an_interpreters_time_is_not_compared() -> None:
     body["kernel_exec_result"]["timing"]["flags"] = [{"code": "interpreted", "message": "on the CPU", "data": {}}]
     sentence = of_result(body).sentence
     assert "An interpreter ran it on the CPU" in sentence and "slower" not in sentence
+    assert sentence.endswith(" Flagged: interpreted, inputs reused.")
 
 
 def test_a_kernel_with_other_bits_is_told_how_to_have_the_same() -> None:
