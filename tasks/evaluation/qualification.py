@@ -150,7 +150,8 @@ def _compared(name: str, speedup: Speedup, other: str, *, required: bool = False
     interval = f"95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
     if speedup.verdict == "faster":
         return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {other} ({interval})", required)
-    return Check(name, CheckResult.FAILED, f"no faster than {other} ({speedup.ratio:.3g} times, {interval})", required)
+    how = "slower" if speedup.verdict == "slower" else "not shown to be faster"
+    return Check(name, CheckResult.FAILED, f"{how} than {other} ({speedup.ratio:.3g} times, {interval})", required)
 
 
 CHECKS: tuple[Callable[[Request, Report], Check], ...] = (
