@@ -89,6 +89,11 @@ def test_a_wrong_kernel_is_unfit_for_that_alone() -> None:
     assert found["sentence"] == "Not fit to be merged: wrong result (Outputs differ)."
 
 
+def test_a_bound_is_told_as_one() -> None:
+    found = qualification(REQUEST, replace(FIT, speedup=Speedup(1.8, 1.8, float("inf"), "faster")))
+    assert found["fit"] and "; at least 1.8 times as fast as the reference; " in found["sentence"]
+
+
 def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
     found = qualification(REQUEST, replace(FIT, speedup=None))
     assert not found["fit"] and "too fast to time here" in found["sentence"]
