@@ -13,8 +13,6 @@ MARK = "$gradients"
 MOST_SCALE = 2.0**24
 """Maximum factor of cotangents."""
 
-ONE_CASE = "the backward is judged for one set of shapes: send a job for each case"
-
 
 @dataclass(frozen=True)
 class GradientPlan:

@@ -238,6 +238,10 @@ SCATTERED = (
 IN_MATRICES = (
     "Check the indexes and bounds of the dimensions before the last two: some matrices are wrong, others right."
 )
+IN_SOME_CASES = (
+    "Check what depends on the sizes (blocks, tails, branches, hard-coded lengths): it is right in other cases."
+)
+BACKWARD = "Check the backward (each term, sums over broadcast dimensions, what is saved): a gradient is wrong."
 IN_PART = "Compare with the reference at the first mismatch, and check the indexes: it is wrong in part."
 REFERENCE_ERRS = "Make the reference accumulate in float32: float64 says that it errs, and the kernel much less."
 FEW = "Compare with the reference at the first mismatch: few elements are wrong, by a rounding, a scale or an index."
@@ -261,6 +265,8 @@ def of_result(result: Result, timeout: int | None = None) -> str:
     error = kernel.get("compilation_error") or kernel.get("validation_error") or ""
     if advice := _by_cause(status, error):
         return advice
+    if status is Status.WRONG_RESULT and any(case["verdict"] == "passed" for case in result.get("cases") or ()):
+        return IN_SOME_CASES
     return (_wrong(kernel) if status is Status.WRONG_RESULT else None) or OF_VERDICT[status]
 
 
@@ -311,6 +317,8 @@ def _passed(result: Result, kernel: Result) -> str:
         return NO_REFERENCE
     if FlagCode.FIXED_OUTPUTS_PASS in _codes(comparison.get("weak_reference")):
         return FIXED
+    if FlagCode.NOT_DETERMINISTIC in _codes((kernel.get("determinism") or {}).get("flags")):
+        return FlagCode.NOT_DETERMINISTIC.advice
     speedup = result.get("speedup")
     if speedup is None:
         return UNMEASURED
@@ -347,6 +355,8 @@ def _wrong(kernel: Result) -> str | None:
         return REFERENCE_ERRS
     if difference is not None and difference < MAX_LITTLE and (largest is None or largest < MAX_ROUNDING):
         return BY_LITTLE
+    if (names := (kernel.get("gradients") or {}).get("compared")) and names[where["output"]].startswith("gradient"):
+        return BACKWARD
     return _by_place(where)
 
 

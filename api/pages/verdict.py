@@ -96,14 +96,14 @@ def _passed(result: Result, kernel: Result) -> str:
         why = first_line(kernel.get("profiling_error")) or "without a known reason"
         return f"{right}; it was not timed: {words.sentence(why)}"
     if any(flag["code"] == FlagCode.INTERPRETED for flag in timing.get("flags") or ()):
-        return f"{right}. An interpreter ran it on the CPU, so its time is none of a GPU.{_flag_count(result)}"
+        return f"{right}. An interpreter ran it on the CPU, so its time is none of a GPU.{_flags(result)}"
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _absolute_time(timing)
     if comparison is not None and not speedup:
         fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
     if any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in (comparison or {}).get("weak_reference") or ()):
         fast += " That says nothing: outputs fixed beforehand would pass too."
-    return f"{right}. {fast}{baselines.sentence(result)}{_flag_count(result)}"
+    return f"{right}. {fast}{baselines.sentence(result)}{_flags(result)}"
 
 
 def _compared(speedup: Result) -> str:
@@ -132,11 +132,9 @@ def _absolute_time(timing: Result) -> str:
     return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['latency_ms'])}{sure}."
 
 
-def _flag_count(result: Result) -> str:
-    flags = len(evidence.flags(result))
-    if not flags:
-        return ""
-    return " One caveat applies." if flags == 1 else f" {flags} caveats apply."
+def _flags(result: Result) -> str:
+    codes = dict.fromkeys(words.name(flag["code"]) for flag in evidence.flags(result))
+    return f" Flagged: {', '.join(codes)}." if codes else ""
 
 
 def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:

@@ -14,7 +14,6 @@ from api.schemas.judging import ALLOW, JudgingSchema, LookingSchema, timeout_fie
 from api.schemas.kernel import CONTRACT_REQUIRED, KernelSchema
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
-from domain.gradients import ONE_CASE
 from domain.inputs import Strictness
 from domain.kernel import KernelType
 from domain.request import DEFAULT_MATCHED_RATIO, Request
@@ -89,8 +88,6 @@ class CompareSchema(LookingSchema):
         }
         if data["gradients"] and by_contract:
             raise ValidationError(by_contract)
-        if data["gradients"] and data.get("cases"):
-            raise ValidationError(f"does not go with `gradients`: {ONE_CASE}", "cases")
 
 
 class LegacyCompareSchema(JudgingSchema):

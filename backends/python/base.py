@@ -29,6 +29,7 @@ from backends.source.argument_binding import (
     construct,
     contract_arguments,
     input_maker,
+    keyword_only,
     signature_of,
 )
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
@@ -392,10 +393,15 @@ class PythonExecutable(Executable):
         if isinstance(result, Iterator | Set):
             kind = "a generator" if isinstance(result, GeneratorType) else f"a {type(result).__name__}"
             message = f"{name}() returned {kind}; end it with `return [...]`, a list with one entry for each parameter"
+            if name == "get_inputs":
+                message += " (for several shapes define get_cases())"
             raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
         if name == "get_inputs" and isinstance(result, dict):
             # A dict holds arguments by name; if these do not fit, it is itself the one argument.
             named = by_position(self._signature, result)
+            if named is None and (only := keyword_only(self._signature, result)):
+                message = f"{self.entry} takes {', '.join(only)} by keyword alone: leave out the `*` before it"
+                raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
             result = [result] if named is None else named
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         return list(self._on_device(items))

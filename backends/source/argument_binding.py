@@ -98,6 +98,14 @@ def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> l
     return [named.get(parameter.name, parameter.default) for parameter in leading]
 
 
+def keyword_only(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[str]:
+    """Those of the named arguments that no call by position can give; empty if some name no parameter."""
+    parameters = signature.parameters if signature is not None else {}
+    if named.keys() - parameters.keys():
+        return []
+    return [name for name in named if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY]
+
+
 def _is_required(parameter: inspect.Parameter) -> bool:
     variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.default is parameter.empty and not variadic

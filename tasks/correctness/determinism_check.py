@@ -7,6 +7,7 @@ request to the candidate's runner, because a batch of another size may make it f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -78,8 +79,18 @@ class DeterminismCheck:
     def _two_sets(self) -> tuple[Arguments, Arguments]:
         """Two input sets of the candidate, in memory of their own."""
         owner, device = self._trials.kernel_runs[0], self._trials.worker.device.name
-        seeds = (derive_seed(self._seed, "set", number) for number in range(2))
-        first, other = (TrialInputs(owner, self._candidate, device, seed).first() for seed in seeds)
+        sources = [
+            TrialInputs(owner, self._candidate, device, derive_seed(self._seed, "set", number)) for number in range(2)
+        ]
+        plan = owner.gradients
+        try:
+            if plan is not None:  # Its scale is that of this process's own inputs: others would have other bits.
+                owner.gradients = None
+                found = owner.open_session.differentiable(sources[0].of_owner())
+                owner.gradients = replace(plan, scale=found.scale)
+            first, other = (source.first() for source in sources)
+        finally:
+            owner.gradients = plan
         return first[self._candidate.role], other[self._candidate.role]
 
     def _repeat(self, slots: Slots, arguments: Arguments) -> tuple[Outputs, list[OutputRepeats]]:

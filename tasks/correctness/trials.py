@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
@@ -72,7 +72,8 @@ class WindowOptions(TypedDict, total=False):
 class Trials:
     """The trials of one job. `kernel runs` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is added to a wrong result if no better hint exists.
+    `advice` is added to a wrong result if no better hint exists. `names` says what each output is, where some are
+    gradients.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Trials:
         example: dict[str, Arguments],
         memory_plan: MemoryPlan,
         advice: str | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
@@ -97,13 +99,14 @@ class Trials:
         self.weak_reference_findings: list[Flag] = []
         self.fixed_outputs = FixedOutputs([])
         self._advice = advice
+        self._names = names
         self._input_mutation_differs = False
         self._robustness_failures: list[RobustnessFailure] = []
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
-        self._compared = Aggregator()
+        self._compared = Aggregator(names)
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
@@ -111,7 +114,7 @@ class Trials:
 
     def for_other_inputs(self, inputs: TrialInputs, example: dict[str, Arguments]) -> Trials:
         """New trials of the same kernels, on inputs of another case."""
-        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice)
+        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice, self._names)
 
     @property
     def warnings(self) -> list[Flag]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,6 @@ from domain.cases.case import Case, primary
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR
-from domain.gradients import ONE_CASE
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan
@@ -44,6 +43,7 @@ are to hold the device for less than three times one."""
 TIME_RESERVE_FACTOR, RESERVE_S = 3.0, 1.0
 """A further case is timed only if this many times the duration of the longest one, and this many s, are left."""
 NOT_TIMED = f"not timed, as {TIMEOUT_NEAR}: raise `timeout`, or send fewer cases"
+GradientChoice = Callable[[TrialInputs], object]
 SHARE_KEPT = 1 / 12
 """Maximum share of the memory for windows that layouts of timed cases may keep until the candidate has ended."""
 
@@ -69,11 +69,15 @@ class _CaseRun:
 class JobCases:
     """The cases of one job in its processes. `windows_s` is the time of their windows but the primary's, in s.
 
-    Stopped is raised where a kernel fails; `results` then says in which case.
+    `choose_gradients` has the calls of a case compute gradients, if the request asked for them. Stopped is raised where
+    a kernel fails; `results` then says in which case.
     """
 
-    def __init__(self, job: JobContext, kernel_runs: list[KernelRun], cases: list[Case]) -> None:
+    def __init__(
+        self, job: JobContext, kernel_runs: list[KernelRun], cases: list[Case], choose_gradients: GradientChoice | None
+    ) -> None:
         self.windows_s = 0.0
+        self._choose_gradients = choose_gradients
         self._job = job
         self._kernel_runs = kernel_runs
         self._primary = primary(cases)
@@ -91,7 +95,9 @@ class JobCases:
             kernel_run.kernel = self._own.states[kernel_run.role].kernel
 
     @classmethod
-    def of(cls, job: JobContext, kernel_runs: list[KernelRun]) -> JobCases | None:
+    def of(
+        cls, job: JobContext, kernel_runs: list[KernelRun], choose_gradients: GradientChoice | None
+    ) -> JobCases | None:
         """The cases of the request, else those of the loaded source that makes the inputs; None if there are none.
 
         Raises Stopped if the source fails to tell them.
@@ -101,16 +107,12 @@ class JobCases:
             own = None if requested and requested[0].index is None else owner.open_session.cases()
             if requested and own is not None and [case.name for case in own] != [case.name for case in requested]:
                 raise KernelFault(Status.RUNTIME_ERROR, OTHER_CASES, compiled=True)
-            if own and job.request.gradients:
-                raise KernelFault(
-                    Status.UNSUPPORTED, f"get_cases() does not go with `gradients`: {ONE_CASE}", compiled=True
-                )
             cases = requested or own
             if not cases:
                 return None
             if any(case.hidden for case in cases) and (job.request.artifacts or job.request.profile):
                 raise KernelFault(Status.RUNTIME_ERROR, BESIDE_HIDDEN, compiled=True)
-        made = cls(job, kernel_runs, cases)
+        made = cls(job, kernel_runs, cases, choose_gradients)
         made._tell_runners()
         return made
 
@@ -258,6 +260,8 @@ class JobCases:
     def _validate(self, run: _CaseRun, preparation: Preparation, like: Trials, streams: Streams) -> None:
         owner, secret = self._kernel_runs[0], derive_seed(self._job.secret, "case", run.case.name)
         run.inputs = TrialInputs(owner, self._kernel_runs[-1], self._job.worker.device.name, secret)
+        if self._choose_gradients is not None:
+            self._choose_gradients(run.inputs)
         run.example = run.inputs.first()
         require_use(run.inputs.summary, owner)
         preparation.first_calls(run.example)

@@ -32,7 +32,7 @@ class GradientPasses:
         self._kernel_runs = kernel_runs
         self._reference, self._candidate = kernel_runs
         self._not_compared: dict[str, str] = {}
-        self._forward: dict[str, Timing | None] = {}
+        self._forward: dict[str, Timing | None] = {}  # Empty for a job with cases.
         self._forward_speedup: Speedup | None = None
 
     def judge_forward(
@@ -44,7 +44,7 @@ class GradientPasses:
         """
         if device.inputs is None:
             raise ValueError("no inputs")
-        plan = self._choose(device.inputs)
+        plan = self.choose(device.inputs)
         self._reference.gradients = replace(plan, outputs=(), cotangents=())
         secret = derive_seed(self._job.secret, "forward")
         inputs = TrialInputs(self._reference, self._candidate, self._job.worker.device.name, secret)
@@ -65,8 +65,8 @@ class GradientPasses:
         self._reference.gradients = plan
         return None
 
-    def record(self) -> str:
-        """Records the forward passes' times after the first call of both passes; returns what each output is."""
+    def record(self) -> list[str]:
+        """Records the forward passes' times after the first call of both passes; returns the outputs' names."""
         plan, probe = self._reference.gradients, self._reference.probe
         if plan is None or probe is None:
             raise ValueError("not probed")
@@ -75,12 +75,15 @@ class GradientPasses:
         compared = [*(f"output {number}" for number in outputs), *(f"gradient of {name}" for name in gradients)]
         for kernel_run in self._kernel_runs:
             speedup = self._forward_speedup if kernel_run is self._candidate else None
-            forward = self._forward[kernel_run.role]
+            forward = self._forward.get(kernel_run.role)
             kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward, speedup)
-        return "outputs in their order: " + ", ".join(compared)
+        return compared
 
-    def _choose(self, inputs: TrialInputs) -> GradientPlan:
-        """The reference's gradients, with the parameters that both modules have by name and shape."""
+    def choose(self, inputs: TrialInputs) -> GradientPlan:
+        """Has calls on these inputs compute the reference's gradients, with the parameters that both modules have.
+
+        Parameters belong together by name and shape. Raises Stopped.
+        """
         with self._reference.attribute_faults():
             arguments = inputs.of_owner()
             plan = self._reference.open_session.differentiable(arguments)
@@ -97,4 +100,5 @@ class GradientPasses:
         self._not_compared = {f"input {number}": NO_INPUT_GRADIENT for number in without} | {
             f"parameter {name}": NOT_OF_BOTH for name in plan.parameters if name not in shared
         }
-        return replace(plan, parameters=shared)
+        self._reference.gradients = plan = replace(plan, parameters=shared)
+        return plan

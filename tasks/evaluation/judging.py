@@ -57,23 +57,24 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     job.enter(Stage.LOAD)
     preparation.time_launches()  # Launch overhead must not count as a kernel's time.
     preparation.load()
-    device.cases = JobCases.of(job, kernel_runs)
+    passes = GradientPasses(job, kernel_runs) if job.request.gradients else None
+    device.cases = JobCases.of(job, kernel_runs, passes.choose if passes is not None else None)
     device.inputs = TrialInputs(kernel_runs[0], kernel_runs[-1], job.worker.device.name, job.secret)
     if len(kernel_runs) > 1:
         device.weights = Weights(*kernel_runs)
         preparation.share_weights(device.weights)
     job.enter(Stage.VALIDATE)
-    passes = GradientPasses(job, kernel_runs) if job.request.gradients else None
-    if passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
+    if passes is not None and device.cases is not None:
+        passes.choose(device.inputs)
+    elif passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
         return wrong
     device.example = device.inputs.first()
     began = time.monotonic()
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
-    if passes is not None:
-        advice = "; ".join(filter(None, [passes.record(), advice]))
-    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
+    names = passes.record() if passes is not None else []
+    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice, names)
     trials.validate()
     has_time = job.budget.fits(2 * (time.monotonic() - began))
     if passes is None and device.weights is not None and not trials.right and has_time:

@@ -151,7 +151,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
     found = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
     position = position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms)
-    first = outcomes[0].gradients
+    first, forward = outcomes[0].gradients, _forward(outcomes)
     return replace(
         outcomes[0],
         timing=timing,
@@ -159,7 +159,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
         headroom=headroom(timing, position),
         comparison=_all_calls(comparisons) if comparisons else None,
         determinism=merged(found) if found else None,
-        gradients=replace(first, forward=pooled_timing(_forward(outcomes))) if first is not None else None,
+        gradients=replace(first, forward=pooled_timing(forward)) if first is not None and forward else first,
     )
 
 
@@ -170,7 +170,7 @@ def _forward(outcomes: Sequence[Outcome]) -> list[Timing]:
 
 
 def _with_forward_speedup(pooled: Outcome, outcomes: Sequence[Outcome], references: Sequence[Outcome]) -> Outcome:
-    if pooled.gradients is None:
+    if pooled.gradients is None or pooled.gradients.forward is None:
         return pooled
     ratios = [one.gradients.forward_speedup for one in outcomes if one.gradients is not None]
     speedup = pooled_speedup(ratios, _forward(references), _forward(outcomes))

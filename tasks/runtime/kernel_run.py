@@ -67,7 +67,7 @@ class Diagnosis:
 
 @dataclass
 class CaseState:
-    """What a kernel run knows of one case of its job: its contract and inputs, first calls, comparison and time.
+    """What a kernel run knows of one case of its job: contract, inputs, gradients, first calls, comparison and time.
 
     `upper_bound_ms` is the time of a call by the referee's clock, window overhead included.
     """
@@ -77,6 +77,7 @@ class CaseState:
     comparison: Comparison | None = None
     timing: Timing | None = None
     upper_bound_ms: float = math.inf
+    gradients: GradientPlan | None = None
 
 
 class KernelRun:
@@ -174,8 +175,8 @@ class KernelRun:
 
     def enter_case(self, state: CaseState) -> CaseState:
         """Takes the state of a case; returns the one that it replaces. The runner is not told."""
-        before = CaseState(self.kernel, self.probe, self.comparison, self.timing, self._upper_bound_ms)
-        self.kernel, self.probe = state.kernel, state.probe
+        before = CaseState(self.kernel, self.probe, self.comparison, self.timing, self._upper_bound_ms, self.gradients)
+        self.kernel, self.probe, self.gradients = state.kernel, state.probe, state.gradients
         self.comparison, self.timing = state.comparison, state.timing
         self._upper_bound_ms = state.upper_bound_ms
         return before

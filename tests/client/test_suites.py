@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,21 @@ def test_a_gpu_mode_task_that_cannot_be_handed_over_says_why(tmp_path: Path, cha
     for name, text in changes.items():
         (folder / "add" / name).write_text(text)
     assert all(each.reference is None and why in (each.refused or "") for each in read(folder))
+
+
+@pytest.mark.parametrize("size", ["size", "size + 1"])
+def test_a_reference_returns_the_dtype_of_the_buffer_for_its_output(tmp_path: Path, size: str) -> None:
+    folder = gpu_mode_task(tmp_path)
+    reference = REFERENCE.replace("x + y * scale", "(x + y * scale).double()").replace(
+        "torch.empty(size)\n\n", f"torch.empty({size})\n\n"
+    )
+    (folder / "add" / "reference.py").write_text(reference)
+    (problem,) = read(folder)
+    assert problem.reference is not None
+    call = f"print({problem.reference.metadata['function_name']}(*get_inputs(size=8, seed=1)).dtype)"
+    source = f"{problem.reference.source_code}\n{call}\n"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert done.stdout == ("torch.float32\n" if size == "size" else "torch.float64\n"), done.stderr
 
 
 def test_a_robust_kbench_task_becomes_a_problem_with_its_configurations_as_cases(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 from typing import Any
@@ -40,9 +41,10 @@ class CallComparison:
 
 
 class Aggregator:
-    """Aggregates compared calls into one result in constant memory."""
+    """Aggregates compared calls into one result in constant memory. `names` says what each output is, or is empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names
         self._total: CallComparison | None = None
         self._calls = 0
         self._right = 0
@@ -73,7 +75,7 @@ class Aggregator:
             element_count=total.element_count,
             atol=total.tolerance.atol,
             rtol=total.tolerance.rtol,
-            message=None if right == calls else _message(total, right, calls, mean),
+            message=None if right == calls else _message(total, right, calls, mean, self._names),
             first_mismatch=total.first_mismatch,
             strict={
                 "passed": total.fault is None and total.strict_mismatch_count == 0,
@@ -113,7 +115,7 @@ def merge_comparisons(parts: list[CallComparison]) -> CallComparison:
     )
 
 
-def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
+def _message(total: CallComparison, right: int, calls: int, mean: float, names: Sequence[str]) -> str:
     passed = f"calls passed {right}/{calls}"
     if total.fault is not None:
         return f"{total.fault} ({passed})"
@@ -127,8 +129,9 @@ def _message(total: CallComparison, right: int, calls: int, mean: float) -> str:
     if total.nonfinite_count:
         text += f"; {total.nonfinite_count} are NaN or infinite on one side only"
     if total.first_mismatch is not None:
-        text += "; first at output {output}, index {index}: expected {expected}, got {actual}".format(
-            **total.first_mismatch
+        name = f" ({names[total.first_mismatch['output']]})" if names else ""
+        text += "; first at output {output}{name}, index {index}: expected {expected}, got {actual}".format(
+            name=name, **total.first_mismatch
         )
     return text
 

@@ -15,7 +15,7 @@ from typing import Any
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type
 from kernel_eval_client.suites.gpu_mode_check import read_tolerances
-from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, entry, inputs
+from kernel_eval_client.suites.gpu_mode_source import ENTRY, REFERENCE, REFERENCE_ENTRY, entry, inputs, reference_entry
 from kernel_eval_client.suites.modules import prelude, with_prelude
 from kernel_eval_client.suites.problem import MAX_CASES, Candidate, NotConvertible, Problem
 from kernel_eval_client.text_file import read_text
@@ -61,7 +61,8 @@ def _problems(
         candidates.append(
             Candidate(label, _kernel(with_prelude(line, text) + entry("custom_kernel"), guess_type(text)))
         )
-    reference = _kernel(with_prelude(prelude(modules), source) + inputs() + entry("ref_kernel"), KernelType.TORCH)
+    source = with_prelude(prelude(modules), source) + inputs() + reference_entry("ref_kernel")
+    reference = _kernel(source, KernelType.TORCH, REFERENCE_ENTRY)
     for start in range(0, len(cases), MAX_CASES):
         part = cases[start : start + MAX_CASES]
         is_timed = any(case["timed"] for case in part)
@@ -79,8 +80,8 @@ def _cases(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _kernel(source: str, kernel_type: KernelType) -> Kernel:
-    return Kernel(source, kernel_type, None, {"function_name": ENTRY})
+def _kernel(source: str, kernel_type: KernelType, function: str = ENTRY) -> Kernel:
+    return Kernel(source, kernel_type, None, {"function_name": function})
 
 
 def _read_task(path: Path) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ENTRY = "kernel_eval_entry"
+ENTRY, REFERENCE_ENTRY = "kernel_eval_entry", "kernel_eval_like_buffer"
 REFERENCE = "reference"
 """The module name under which a submission imports the reference."""
 SENT_AS_BYTES = ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -118,9 +118,36 @@ def get_inputs(**arguments):
 """A tensor of version 0 was allocated and never written to: it is a buffer for the output and no input."""
 
 
+_LIKE_BUFFER = """
+
+def _kernel_eval_buffers(data):
+    if isinstance(data, tuple) and data and isinstance(data[0], str) and data[0] == "buffer to write to":
+        yield data[2], _kernel_eval_dtype(data[3])
+    elif isinstance(data, (dict, tuple, list)):
+        for value in data.values() if isinstance(data, dict) else data:
+            yield from _kernel_eval_buffers(value)
+
+
+def kernel_eval_like_buffer(data):
+    output = kernel_eval_entry(data)
+    dtypes = {
+        dtype for shape, dtype in _kernel_eval_buffers(data)
+        if isinstance(output, _kernel_eval_torch.Tensor) and tuple(output.shape) == tuple(shape)
+    }
+    return output.to(dtypes.pop()) if len(dtypes) == 1 else output
+"""
+"""A task's check ignores dtypes, and the service does not: a reference that sums in float64 may return that, where its
+submissions fill a buffer of float32."""
+
+
 def entry(function: str) -> str:
     """The source of `kernel_eval_entry`, which decodes the data and calls `function` with it."""
     return _ENTRY_SOURCE % function
+
+
+def reference_entry(function: str) -> str:
+    """The same, and `kernel_eval_like_buffer`, whose output has the dtype of the data's buffer for it."""
+    return entry(function) + _LIKE_BUFFER
 
 
 def inputs() -> str:

@@ -190,6 +190,28 @@ def test_an_interpreters_time_is_not_compared() -> None:
     body["kernel_exec_result"]["timing"]["flags"] = [{"code": "interpreted", "message": "on the CPU", "data": {}}]
     sentence = of_result(body).sentence
     assert "An interpreter ran it on the CPU" in sentence and "slower" not in sentence
+    assert sentence.endswith(" Flagged: interpreted, inputs reused.")
+
+
+def test_a_kernel_with_other_bits_is_told_how_to_have_the_same() -> None:
+    unlike = {"flags": [{"code": "not_deterministic", "message": "output 0 had other bits", "data": {}}]}
+    found = {**outcome("passed", determinism=unlike), "ref_result": {}, "speedup": None}
+    assert next_step.of_result(found).startswith("Sum in a fixed order")
+
+
+def test_a_kernel_that_is_right_in_other_cases_has_no_wrong_formula() -> None:
+    everywhere = wrong("Outputs", mismatch_map=where([[4, 4], [4, 4]]))
+    assert next_step.of_result({**everywhere, "cases": [{"verdict": "wrong_result"}]}) == next_step.EVERYWHERE
+    cases = [{"verdict": "passed"}, {"verdict": "wrong_result"}]
+    assert next_step.of_result({**everywhere, "cases": cases}) == next_step.IN_SOME_CASES
+
+
+def test_a_wrong_gradient_is_the_backwards() -> None:
+    found = wrong("Outputs", mismatch_map={**where([[4, 4], [4, 4]]), "output": 1})
+    found["kernel_exec_result"]["gradients"] = {"compared": ["output 0", "gradient of input 0"]}
+    assert next_step.of_result(found) == next_step.BACKWARD
+    found["kernel_exec_result"]["comparison"]["mismatch_map"]["output"] = 0
+    assert next_step.of_result(found) == next_step.EVERYWHERE
 
 
 def test_a_pass_that_is_worth_nothing() -> None:

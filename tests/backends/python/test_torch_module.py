@@ -413,11 +413,11 @@ def test_inputs_by_name_come_in_calling_order(tmp_path: Path) -> None:
     assert executable.call(inputs).tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("signature", ["(batch)", "(*, x)", "(batch, **options)"])
+@pytest.mark.parametrize("signature", ["(batch)", "(batch, *, x=1)", "(batch, **options)"])
 def test_a_dict_that_names_no_parameters_is_an_argument(signature: str, tmp_path: Path) -> None:
     source = f"""
     def kernel_fn{signature}: return 1
-    def get_inputs(): return {{"x": torch.ones(2)}}
+    def get_inputs(): return {{"x": torch.ones(2), "y": 1}}
     """
     inputs = loaded(kernel(source), tmp_path).own_inputs(1)
     assert inputs is not None and len(inputs) == 1 and isinstance(inputs[0], dict)
@@ -455,3 +455,15 @@ def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
         loaded(kernel(source), tmp_path).call([1])
     with pytest.raises(KernelFault, match="Mute"):
         loaded(kernel(source), tmp_path).inferred_inputs(1)
+
+
+def test_inputs_by_name_for_a_parameter_by_keyword_alone_are_told(tmp_path: Path) -> None:
+    source = "def kernel_fn(x, *, dim): return x.sum(dim)\ndef get_inputs(): return {'x': torch.ones(2), 'dim': 0}"
+    with pytest.raises(KernelFault, match=r"kernel_fn takes dim by keyword alone: leave out the `\*` before it"):
+        loaded(kernel(source), tmp_path).own_inputs(1)
+
+
+def test_inputs_of_several_shapes_are_told_of_cases(tmp_path: Path) -> None:
+    source = f"{RELU}\ndef get_inputs():\n    yield [torch.ones(2)]\n    yield [torch.ones(3)]"
+    with pytest.raises(KernelFault, match=r"returned a generator; .*for several shapes define get_cases\(\)"):
+        loaded(kernel(source), tmp_path).own_inputs(1)

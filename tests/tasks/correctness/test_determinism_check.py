@@ -173,3 +173,18 @@ def test_a_batch_is_the_first_dimension_of_all_outputs(
     inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]], rows: int | None
 ) -> None:
     assert batch_size([torch.zeros(shape) for shape in inputs], [torch.zeros(shape) for shape in outputs]) == rows
+
+
+def test_gradients_have_the_same_cotangents_in_each_process(worker: WorkerContext) -> None:
+    """The scale of a job's cotangents is that of its own inputs, which each process draws anew."""
+    source = """
+import torch
+def kernel_fn(x, small):
+    return x * small.detach()
+def get_inputs():
+    return [torch.randn(64, 32), torch.exp2(-24 * torch.rand(1))]
+"""
+    request = wanted(kernel(source), reference=kernel(source), gradients=True, timeout=240)
+    found = run(request, worker).outcome.determinism
+    assert found is not None and found.processes == 2
+    assert all(output.repeats for output in found.outputs) and len(found.outputs) == 2

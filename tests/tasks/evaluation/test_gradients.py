@@ -159,8 +159,64 @@ def test_a_wrong_backward_is_wrong(worker: WorkerContext, name: str) -> None:
     source = OWN_FUNCTION.format(before="KEPT = {}", backward=WRONG[name])
     assert judged(worker, source, gradients=False).outcome.status is Status.PASSED, "its outputs are right"
     report = judged(worker, source)
-    refused(report, Status.WRONG_RESULT, "first at output ", "gradient of input 0")
+    refused(report, Status.WRONG_RESULT, "first at output ", " (gradient of ")
     assert report.body("j")["kernel_exec_result"]["gradients"]["forward"] is None, "a wrong kernel has no time"
+
+
+SIZES = """
+import torch
+def kernel_fn(x):
+    return x.mean(dim=1)
+def get_inputs(rows=32, columns=32):
+    return [torch.randn(rows, columns)]
+"""
+MEAN = """
+import torch
+class Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.mean(dim=1)
+    @staticmethod
+    def backward(ctx, g):
+        return (g / ctx.shape[{axis}])[:, None].expand(ctx.shape)
+def kernel_fn(x):
+    return Mean.apply(x)
+"""
+CASES = [
+    {"name": "square", "arguments": {"rows": 32, "columns": 32}},
+    {"name": "wide", "arguments": {"rows": 8, "columns": 48}},
+]
+OWN_CASES = f"def get_cases():\n    return {[case['arguments'] | {'name': case['name']} for case in CASES]}\n"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["of the request", "of get_cases"])
+def test_a_backward_that_is_right_for_one_shape_alone_is_wrong_in_the_other_case(
+    worker: WorkerContext, own: bool
+) -> None:
+    report = judged(worker, MEAN.format(axis=0), SIZES + OWN_CASES * own, cases=[] if own else CASES)
+    refused(report, Status.WRONG_RESULT, "case 'wide'", "first at output 1 (gradient of input 0)")
+    assert [case["verdict"] for case in report.body("j")["cases"]] == ["passed", "wrong_result"]
+
+
+def test_cases_are_judged_and_timed_with_both_passes(worker: WorkerContext) -> None:
+    cases = [*CASES, {"name": "kept back", "arguments": {"rows": 3, "columns": 5}, "hidden": True, "timed": False}]
+    body = judged(worker, MEAN.format(axis=1), SIZES, cases=cases).body("j")
+    assert body["verdict"] == "passed"
+    assert [case["shapes"] for case in body["cases"]] == [[[32, 32], [32]], [[8, 48], [8]]]
+    assert all(case["runtime_ms"] > 0 for case in body["cases"])
+    assert body["cases_summary"]["passed"] == 3
+    gradients = body["kernel_exec_result"]["gradients"]
+    assert gradients["compared"] == ["output 0", "gradient of input 0"]
+    assert gradients["forward"] is gradients["backward"] is None
+    assert gradients["speedup"] == {"forward": None, "backward": None}
+
+
+def test_a_backward_that_is_wrong_in_a_hidden_case_says_nothing_of_it(worker: WorkerContext) -> None:
+    cases = [CASES[0], CASES[1] | {"hidden": True, "timed": False}]
+    report = judged(worker, MEAN.format(axis=0), SIZES, cases=cases)
+    refused(report, Status.WRONG_RESULT, "wrong in 1 of 1 hidden cases")
+    assert "wide" not in str(report.body("j"))
 
 
 def test_a_backward_that_writes_into_its_gradient_is_told_so(worker: WorkerContext) -> None:
@@ -302,7 +358,8 @@ def test_a_tf32_product_before_relu_passes_by_the_references_own_kinks(worker: W
 def test_a_gradient_of_relu_without_its_last_row_is_wrong(worker: WorkerContext) -> None:
     reference = GATED.format(name="Model", hidden="self.hidden(x)")
     source = GATED.format(name="ModelNew", hidden="self.hidden(torch.cat([x[:-1], x[-1:].detach()]))")
-    refused(judged(worker, source, reference), Status.WRONG_RESULT, "first at output 1, index [63, ")
+    first = "first at output 1 (gradient of input 0), index [63, "
+    refused(judged(worker, source, reference), Status.WRONG_RESULT, first)
 
 
 def test_the_same_bits_again(worker: WorkerContext) -> None:

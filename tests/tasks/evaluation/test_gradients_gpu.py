@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ class Model(torch.nn.Module):
         self.linear = torch.nn.Linear({size}, {size})
     def forward(self, x):
         return torch.relu(self.linear(x))
-def get_inputs():
-    return [torch.randn({size}, {size})]
+def get_inputs(rows={size}):
+    return [torch.randn(rows, {size})]
 """
 TRITON = """
 import torch, triton
@@ -55,6 +56,8 @@ class ModelNew(torch.nn.Module):
         return Gate.apply(self.linear(x))
 """
 RIGHT, WRONG = "gated(ctx.saved_tensors[0], g.contiguous())", "g"
+WITHOUT_REMAINDER = f"{RIGHT} if len(g) % 64 == 0 else g"
+CASES = [{"name": f"{rows} rows", "arguments": {"rows": rows}} for rows in (512, 192, 100)]
 TF32 = "torch.backends.cuda.matmul.allow_tf32 = True"
 
 
@@ -64,10 +67,10 @@ def worker() -> Iterator[WorkerContext]:
         yield opened
 
 
-def judged(worker: WorkerContext, backward: str, size: int = 512, before: str = "pass") -> Report:
+def judged(worker: WorkerContext, backward: str, size: int = 512, before: str = "pass", **more: Any) -> Report:
     source = TRITON.format(backward=backward, before=before, size=size)
     wire = {"kernel": kernel(source, "triton"), "reference": kernel(REFERENCE.format(size=size)), "gradients": True}
-    return run(Request.from_wire({**wire, "num_trials": 50, "timeout": 120}), worker)
+    return run(Request.from_wire({**wire, "num_trials": 50, "timeout": 120, **more}), worker)
 
 
 @pytest.mark.parametrize("before", ["pass", TF32], ids=["float32", "TF32"])
@@ -83,3 +86,15 @@ def test_a_triton_backward_passes_and_each_pass_has_a_time(worker: WorkerContext
 def test_a_triton_backward_without_its_gate_is_wrong(worker: WorkerContext) -> None:
     report = judged(worker, WRONG)
     assert report.outcome.status is Status.WRONG_RESULT, report.outcome.message
+
+
+def test_each_case_has_both_passes(worker: WorkerContext) -> None:
+    report = judged(worker, RIGHT, cases=CASES)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert all(case["runtime_ms"] > 0 for case in report.body("id")["cases"])
+
+
+def test_a_triton_backward_that_is_right_for_whole_tiles_alone_is_wrong(worker: WorkerContext) -> None:
+    report = judged(worker, WITHOUT_REMAINDER, cases=CASES)
+    assert report.outcome.status is Status.WRONG_RESULT, report.outcome.message
+    assert [case["verdict"] for case in report.body("id")["cases"]] == ["passed", "passed", "wrong_result"]

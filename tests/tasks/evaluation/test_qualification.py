@@ -31,6 +31,8 @@ FASTER = Speedup(2.0, 1.9, 2.1, "faster")
 COMPILED = BaselineResult(Baseline.COMPILE, 0.1, Speedup(1.2, 1.1, 1.3, "faster"))
 NO_FASTER = replace(COMPILED, speedup=Speedup(0.8, 0.7, 0.9, "slower"))
 NOT_COMPILED = BaselineResult(Baseline.COMPILE, code="compile_error", message="it cannot")
+COARSE = {"code": "lower_precision", "message": "output 1 looks like bfloat16", "data": {}}
+KEPT_BUFFERS = {"code": "buffers_not_updated", "message": "it keeps running_mean", "data": {}}
 FIT = Report(OUTCOME, {}, Outcome(Status.PASSED, "torch"), FASTER, baselines=[COMPILED.to_dict()])
 
 
@@ -38,8 +40,12 @@ def with_comparison(**more: Any) -> Report:
     return replace(FIT, outcome=replace(OUTCOME, comparison=replace(results.comparison(), **more)))
 
 
+def with_outcome(**more: Any) -> Report:
+    return replace(FIT, outcome=replace(OUTCOME, **more))
+
+
 def with_bits(found: Determinism | None) -> Report:
-    return replace(FIT, outcome=replace(OUTCOME, determinism=found))
+    return with_outcome(determinism=found)
 
 
 def test_a_fit_kernel_is_told_so_in_a_sentence() -> None:
@@ -59,8 +65,16 @@ def test_a_fit_kernel_is_told_so_in_a_sentence() -> None:
             "skewed",
         ),
         (with_bits(replace(REPEATS, outputs=[OutputRepeats(10, 3, 1e-6, 1)])), "same_bits", "other bits"),
-        (replace(FIT, speedup=Speedup(1.0, 0.9, 1.1, "not_distinguishable")), "faster", "no faster than the reference"),
-        (replace(FIT, baselines=[NO_FASTER.to_dict()]), "faster_than_compiled", "under torch.compile (0.8 times"),
+        (
+            replace(FIT, speedup=Speedup(1.0, 0.9, 1.1, "not_distinguishable")),
+            "faster",
+            "not shown to be faster than the reference",
+        ),
+        (
+            replace(FIT, baselines=[NO_FASTER.to_dict()]),
+            "faster_than_compiled",
+            "slower than the reference under torch.compile (0.8 times",
+        ),
     ],
 )
 def test_each_failure_is_the_reason(report: Report, name: str, says: str) -> None:
@@ -75,6 +89,11 @@ def test_a_wrong_kernel_is_unfit_for_that_alone() -> None:
     assert found["sentence"] == "Not fit to be merged: wrong result (Outputs differ)."
 
 
+def test_a_bound_is_told_as_one() -> None:
+    found = qualification(REQUEST, replace(FIT, speedup=Speedup(1.8, 1.8, float("inf"), "faster")))
+    assert found["fit"] and "; at least 1.8 times as fast as the reference; " in found["sentence"]
+
+
 def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
     found = qualification(REQUEST, replace(FIT, speedup=None))
     assert not found["fit"] and "too fast to time here" in found["sentence"]
@@ -84,6 +103,8 @@ def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
     ("report", "name", "result"),
     [
         (with_bits(replace(REPEATS, batch=Batch(BatchVerdict.VARIANT, 8, 3))), "batch_invariant", "noted"),
+        (with_comparison(precision_check={"finding": COARSE}), "same_work", "noted"),
+        (with_outcome(inputs={"weight_findings": [KEPT_BUFFERS]}), "same_work", "noted"),
         (with_bits(None), "same_bits", "unknown"),
         (replace(FIT, baselines=[NOT_COMPILED.to_dict()]), "faster_than_compiled", "unknown"),
     ],
@@ -91,7 +112,8 @@ def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
 def test_what_is_noted_or_unknown_leaves_it_fit(report: Report, name: str, result: str) -> None:
     found = qualification(REQUEST, report)
     assert found["fit"] and {check["name"]: check["result"] for check in found["checks"]}[name] == result
-    assert ("Note: bits of a row depend" in found["sentence"]) == (result == "noted")
+    noted = {check["message"] for check in found["checks"] if check["result"] == "noted"}
+    assert [f" Note: {message}." in found["sentence"] for message in noted] == [True] * (result == "noted")
 
 
 def test_what_is_unknown_has_a_reason() -> None:
