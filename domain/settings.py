@@ -158,7 +158,7 @@ def _read(env: Env) -> Settings:
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
         context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
-        build_for=env.str("BUILD_FOR", None, validate=validate.Regexp(r"sm_\d{2,3}[af]?")),
+        build_for=env.str("BUILD_FOR", "", validate=validate.Regexp(r"(sm_\d{2,3}[af]?|)\Z")) or None,
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),

@@ -50,6 +50,19 @@ def test_a_misspelt_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert misspelt_settings() == ["MAX_WORKER is no setting; did you mean MAX_WORKERS? (docs/settings.md)"]
 
 
+@pytest.mark.parametrize(("given", "arch"), [("", None), ("sm_90", "sm_90"), ("sm_100a", "sm_100a")])
+def test_an_empty_architecture_is_none(monkeypatch: pytest.MonkeyPatch, given: str, arch: str | None) -> None:
+    monkeypatch.setenv("BUILD_FOR", given)
+    assert settings().build_for == arch
+
+
+@pytest.mark.parametrize("given", ["90", "sm_90,sm_100", "sm_9"])
+def test_what_is_no_architecture_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("BUILD_FOR", given)
+    with pytest.raises(EnvError, match="BUILD_FOR"):
+        settings()
+
+
 @pytest.mark.parametrize("name", ["JOB_TTL", "MAX_QUEUE", "RUNNER_MEMORY_MIB"])
 def test_none_of_what_there_has_to_be_some_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "0")
