@@ -17,6 +17,7 @@ from backends.python.base import PythonBackend
 from backends.source.entry_point import named_function
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.kernel_guess import is_cpp
 from domain.result import Status
 
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(\s*(\w+)")
@@ -42,7 +43,7 @@ class TorchCudaBackend(PythonBackend):
     """
 
     def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
-        if not cpp_file.is_cpp(kernel.source_code):
+        if not is_cpp(kernel.source_code):
             return super().imported(kernel, folder)
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)

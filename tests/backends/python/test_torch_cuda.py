@@ -86,3 +86,9 @@ def test_what_to_call_has_to_be_known(tmp_path: Path, source: str, metadata: dic
 def test_a_comment_that_begins_like_an_include_is_still_python(tmp_path: Path) -> None:
     artifact = in_builder(kernel("#include <a.h>\ndef kernel_fn(x):\n    return x", "torch_cuda"), tmp_path)
     assert artifact.facts["entry"] == "function kernel_fn"
+
+
+def test_python_that_does_not_parse_is_still_python(tmp_path: Path) -> None:
+    source = "import torch\nCUDA = '''\n#include <torch/extension.h>\n__global__ void k() {}\n'''\ndef kernel_fn(x:\n"
+    fault = refusal(kernel(source, "torch_cuda"), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR and "SyntaxError" in fault.message and "line 6" in fault.message
