@@ -74,6 +74,11 @@ def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
     [
         ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function over torch::Tensor"),
         (f"{TENSORS} torch::Tensor more(torch::Tensor x) {{ return x; }}", {}, "several functions (doubled, more)"),
+        (
+            "#include <a.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { ALL(m) }",
+            {},
+            "binds functions by macros: name the",
+        ),
         (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
         ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
     ],
