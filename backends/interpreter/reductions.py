@@ -28,7 +28,7 @@ def _reduce_by_pairs(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
     """Combines neighbours until one is left: the function is associative, and may not be commutative."""
     axis, arrays = operation.axis, [each.handle.data for each in inputs]
 
-    def part(array: np.ndarray[Any, Any], which: slice) -> np.ndarray[Any, Any]:
+    def part(array: np.ndarray[Any, Any], which: slice) -> Any:
         return array[(slice(None),) * axis + (which,)]
 
     while (length := arrays[0].shape[axis]) > 1:
