@@ -16,8 +16,6 @@ FROM system AS packages
 ARG PIP_ARGS=""
 # `off`: packages of the versions of constraints.txt, whatever their files are. For files of another index than PyPI.
 ARG HASHES=on
-# Kernel languages besides Triton and Gluon, dependency groups by a comma: helion,tilelang,cute_dsl,cuda_tile
-ARG LANGUAGES=""
 WORKDIR /build
 COPY pyproject.toml constraints.txt ./
 COPY hashes hashes
@@ -25,6 +23,9 @@ COPY deploy/install-packages ./
 RUN python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Python 3.11 to 3.14 is needed")' \
  && python3 -m venv /opt/venv \
  && sh install-packages worker telemetry
+# After the packages of every worker, whose layer is the same whichever languages follow.
+# Kernel languages besides Triton and Gluon, dependency groups by a comma: helion,tilelang,cute_dsl,cuda_tile
+ARG LANGUAGES=""
 RUN for language in $(echo "$LANGUAGES" | tr , ' '); do sh install-packages "$language" || exit 1; done
 
 FROM system

@@ -421,9 +421,9 @@ def _writable(value: Any) -> Any:
 
 
 def first_line(text: Any, most: int = 300) -> str:
-    """The first line of a message that is not empty, in at most `most` characters."""
-    lines = [line.strip() for line in str(text or "").splitlines()]
-    line = next((line for line in lines if line), "")
+    """The first line of a message that is not empty, with the next one after a colon, in at most `most` characters."""
+    lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
+    line = " ".join(lines[: 1 + (lines[0].endswith(":"))]) if lines else ""
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

@@ -34,7 +34,7 @@ HIGHEST_PRIORITY = 9
 _MIN_SIMILARITY = 0.88
 """Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
 _BROKER = validate.Regexp(r"(rediss?|unix)://", error="Must begin with redis://, rediss:// or unix://.")
-_ARCHITECTURE = validate.Regexp(r"sm_\d{2,3}[af]?", error="Must be an architecture such as sm_90.")
+_ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}[af]?)?\Z", error="Must be an architecture such as sm_90.")
 _COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
 
 
@@ -161,7 +161,7 @@ def _read(env: Env) -> Settings:
         precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
         context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
-        build_for=env.str("BUILD_FOR", None, validate=_ARCHITECTURE),
+        build_for=env.str("BUILD_FOR", "", validate=_ARCHITECTURE) or None,
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
         api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),

@@ -17,7 +17,7 @@ from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import boolean_operators, libdevice
+from backends.interpreter import boolean_operators, libdevice, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -61,6 +61,7 @@ def install() -> None:
     interpreter._patch_lang = _patch_language
     Autotuner.run = _run_first_configuration
     boolean_operators.install()
+    reductions.install()
     libdevice.install(_decoded, _as_stored)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 import shlex
@@ -14,24 +13,12 @@ from torch.utils import cpp_extension
 from backends.cuda import compiler_options
 from domain.kernel import Kernel
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 _DEVICE = re.compile(r"__global__|<<<|\bcuda|\bcub/|\bthrust/|\bcutlass/|\bcute/|\.cuh\b")
 _PLAIN_HALVES = [
     f"-U__CUDA_NO_{name}__"
     for name in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 ]
 """Undoes torch's options, without which nvcc compiles operators and conversions of half types."""
-
-
-def is_cpp(source: str) -> bool:
-    """Whether the source is C++ and no Python."""
-    if not _INCLUDE.search(source):
-        return False
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return True
-    return False
 
 
 def compiled(kernel: Kernel, text: str, folder: Path, name: str, *, is_python_module: bool) -> Any:

@@ -17,6 +17,7 @@ from backends.python.base import PythonBackend
 from backends.source.entry_point import named_function
 from domain.fault import KernelFault
 from domain.kernel import Kernel
+from domain.kernel_guess import is_cpp
 from domain.result import Status
 
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(\s*(\w+)")
@@ -42,14 +43,14 @@ class TorchCudaBackend(PythonBackend):
     """
 
     def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
-        if not cpp_file.is_cpp(kernel.source_code):
+        if not is_cpp(kernel.source_code):
             return super().imported(kernel, folder)
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
         found = _DEFINED.findall(bare) if binding or library else _of_tensors(text)
         names = list(dict.fromkeys(kernel.metadata.get("functions") or found))
-        called = _called(names, kernel)
+        called = _called(names, kernel, is_bound=bool(binding or library))
         if not binding and not library:
             definitions = (f'm.def("{_last(name)}", &{name});' for name in dict.fromkeys([*names, called]))
             text += _BINDINGS % " ".join(definitions)
@@ -71,18 +72,21 @@ def _of_tensors(source: str) -> list[str]:
     return [name for name, words in host_functions(source).items() if "Tensor" in words]
 
 
-def _called(names: list[str], kernel: Kernel) -> str:
+def _called(names: list[str], kernel: Kernel, *, is_bound: bool) -> str:
     """The function to call. Raises KernelFault (compile_error) where the file has none or several."""
     if (given := named_function(kernel)) is not None:
         return given
     if len(names) == 1 or _USUAL in names:
         return _USUAL if _USUAL in names else names[0]
+    if names or is_bound:
+        which = (
+            f"the file has several functions ({', '.join(names)})" if names else "the file binds functions by macros"
+        )
+        raise KernelFault(Status.COMPILE_ERROR, f"{which}: name the one to call in metadata.entry_point")
     raise KernelFault(
         Status.COMPILE_ERROR,
-        f"the file has several functions ({', '.join(names)}): name the one to call in metadata.entry_point"
-        if names
-        else "the C++ file has no function over torch::Tensor, and binds none (PYBIND11_MODULE, TORCH_LIBRARY): plain "
-        "CUDA C++ goes with kernel_type cuda",
+        "the C++ file has no function over torch::Tensor, and binds none (PYBIND11_MODULE, TORCH_LIBRARY): plain CUDA "
+        "C++ goes with kernel_type cuda",
     )
 
 

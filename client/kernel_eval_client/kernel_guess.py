@@ -50,7 +50,7 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
 
     It never guesses `multi_kernel`: a function over Triton kernels is `triton`.
     """
-    if file_name.endswith(CUDA_FILES) or _is_cpp(source):
+    if file_name.endswith(CUDA_FILES) or is_cpp(source):
         return KernelType.TORCH_CUDA if _OF_TORCH.search(source) else KernelType.CUDA
     if any(word in source for word in _EXTENSIONS):
         return KernelType.TORCH_CUDA
@@ -67,12 +67,13 @@ def uses_triton(source: str) -> bool:
 def other_type(source: str, kernel_type: KernelType) -> str | None:
     """Says which type the source has where it cannot have this one, such as Python sent as `cuda`; else None."""
     guess = guess_type(source)
-    if _is_cpp(source):
+    if is_cpp(source):
         return looks_like(guess) if guess is not kernel_type else None
     return looks_like(guess) if _is_python(source) and kernel_type is KernelType.CUDA else None
 
 
-def _is_cpp(source: str) -> bool:
+def is_cpp(source: str) -> bool:
+    """Whether the source is C++ or CUDA C++: Python that holds some, or does not parse, is Python."""
     return _CUDA.search(source) is not None and not _is_python(source)
 
 

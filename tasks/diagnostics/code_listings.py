@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from backends.code_listings import CodeText, MissingText
+from backends.languages.registry import LANGUAGES
 from backends.triton import cache
 from domain.fault import InfrastructureFault, KernelFault
 from domain.kernel import KernelType
@@ -27,7 +28,7 @@ MAX_PACKED_BYTES = 1 << 20
 """Maximum compressed bytes of one kernel's texts."""
 _NAME_CHARS, _LINE_CHARS = 64, 256
 
-_WITHOUT_TRITON = (KernelType.CUDA, KernelType.TORCH_CUDA, KernelType.TILELANG, KernelType.CUTE_DSL)
+_WITHOUT_TRITON = {KernelType.CUDA, KernelType.TORCH_CUDA, *(each.name for each in LANGUAGES if each.codes is not None)}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters except tab and newline, such as escape sequences that a terminal would obey."""
 _IN_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")

@@ -113,6 +113,13 @@ def test_every_variable_is_documented() -> None:
     assert {name for name, _ in VARIABLE.findall(TEXT) if f"`{name}`" not in DEPLOYMENT} == set()
 
 
+def test_what_the_guide_says_is_handed_on_reaches_a_container() -> None:
+    (listed,) = re.findall(r"^Handed on as they are:(.+?)\n\n", DEPLOYMENT, re.MULTILINE | re.DOTALL)
+    reached = {name for service in SERVICES.values() for name in service.get("environment", {})}
+    assert set(re.findall(r"`([A-Z_]+)`", listed)) <= reached
+    assert SERVICES["worker-cpu"]["environment"]["BUILD_FOR"] and "BUILD_FOR" not in SERVICES["worker"]["environment"]
+
+
 @pytest.mark.parametrize("name", BUILT)
 def test_what_it_is_built_from_is_there(name: str) -> None:
     build = BUILT[name]["build"]

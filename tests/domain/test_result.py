@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from domain.result import Gradients, Outcome, Report, RuntimeStats, Speedup, Status, Timing
+from domain.result import Gradients, Outcome, Report, RuntimeStats, Speedup, Status, Timing, first_line
 
 STATS = RuntimeStats(1.0, 0.1, 0.9, 1.2, 1.0, 1.1, 1.2)
 
@@ -121,3 +121,16 @@ def test_a_wrong_kernel_has_no_time_of_a_pass():
     found = gradients_of(replace(side(3.0, 9.0), timing=None), wrong)
     assert found["forward"] is found["backward"] is None and "speedup" not in found
     assert found["compared"] == ["output 0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (None, ""),
+        ("\n  refused \nTraceback", "refused"),
+        ("MLIRError: failed:\n\nerror: wrong rank\nTraceback", "MLIRError: failed: error: wrong rank"),
+        ("failed:\n", "failed:"),
+    ],
+)
+def test_a_first_line_that_announces_the_reason_has_it_too(text, line):
+    assert first_line(text) == line

@@ -50,12 +50,21 @@ def test_a_misspelt_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert misspelt_settings() == ["MAX_WORKER is no setting; did you mean MAX_WORKERS? (docs/settings.md)"]
 
 
+@pytest.mark.parametrize(("given", "arch"), [("", None), ("sm_90", "sm_90"), ("sm_100a", "sm_100a")])
+def test_an_empty_architecture_is_none(monkeypatch: pytest.MonkeyPatch, given: str, arch: str | None) -> None:
+    monkeypatch.setenv("BUILD_FOR", given)
+    assert settings().build_for == arch
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("CELERY_BROKER_URL", "localhost:6379"),
         ("CELERY_BROKER_URL", "amqp://localhost"),
         ("BUILD_FOR", "h100"),
+        ("BUILD_FOR", "90"),
+        ("BUILD_FOR", "sm_90,sm_100"),
+        ("BUILD_FOR", "sm_9"),
         ("WEBHOOK_HOSTS", "hooks.example, https://other.example"),
         ("ALLOWED_HOSTS", "a.example b.example"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),

@@ -5,6 +5,7 @@ In a process of its own: the interpreter leaves Triton's language patched behind
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
@@ -145,6 +146,46 @@ def test_bfloat16_is_computed_with(expression: str, expected: Any, answer: Answe
 def test_boolean_operators_apply_to_the_elements_of_blocks(expression: str, expected: Any, answer: Answer) -> None:
     x, y = drawn(torch.float32)
     assert torch.equal(answer(stored, expression, x, y), expected(x, y))
+
+
+FUNCTIONS = """
+@triton.jit
+def composed(a, b, c, d):
+    return a * c, b * c + d
+
+@triton.jit
+def first_positive(a, b):
+    if a > 0:
+        return a
+    return b
+
+@triton.jit
+def larger(a, b):
+    return tl.where(a > b, a, b)
+"""
+"""To reduce by: not commutative and over two blocks, with a branch on a value, and an ordinary one."""
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tl.reduce(x, 0, larger)", lambda x, y: x.max()),
+        ("tl.reduce(x, 0, first_positive)", lambda x, y: x[x > 0][0]),
+        (
+            "tl.reduce((x, y), 0, composed)[1]",
+            lambda x, y: functools.reduce(lambda b, at: b * x[at] + y[at], range(SIZE), 0),
+        ),
+        (
+            "tl.reduce(tl.reshape(x, (4, 16)), 0, larger, keep_dims=True).sum(1)",
+            lambda x, y: x.view(4, 16).amax(0).sum(),
+        ),
+        ("tl.reduce(tl.reshape(x, (4, 16)), 1, larger).sum(0)", lambda x, y: x.view(4, 16).amax(1).sum()),
+    ],
+)
+def test_a_function_of_the_source_reduces(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    found = answer(stored, expression, x, y, imports=FUNCTIONS)
+    torch.testing.assert_close(found, expected(x, y).expand(SIZE), atol=1e-5, rtol=1e-5)
 
 
 def test_bfloat16_is_rounded_to_the_nearest(answer: Answer) -> None:

@@ -107,6 +107,15 @@ def test_a_stream_is_handed_in_and_is_no_argument(tmp_path: Path) -> None:
 
 
 @with_nvcc
+def test_the_header_that_declares_the_function_is_there_to_include(tmp_path: Path) -> None:
+    source = (
+        '#include "solve.h"\n__global__ void one(float* y) { *y = 1; }\nvoid solve(float* y) { one<<<1, 1>>>(y); }\n'
+    )
+    given = kernel(source, "cuda", contract(tensor("y", 1, role="output")), entry_point="solve")
+    assert in_builder(given, tmp_path, H200).facts["parameters"] == "(float*)"
+
+
+@with_nvcc
 def test_an_options_value_is_no_word_of_a_shell(tmp_path: Path) -> None:
     source = """
     #define TEXT(x) TEXT_OF(x)

@@ -74,6 +74,11 @@ def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
     [
         ("#include <torch/extension.h>\nint f(int x) { return x; }", {}, "has no function over torch::Tensor"),
         (f"{TENSORS} torch::Tensor more(torch::Tensor x) {{ return x; }}", {}, "several functions (doubled, more)"),
+        (
+            "#include <a.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { ALL(m) }",
+            {},
+            "binds functions by macros: name the",
+        ),
         (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
         ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
     ],
@@ -86,3 +91,9 @@ def test_what_to_call_has_to_be_known(tmp_path: Path, source: str, metadata: dic
 def test_a_comment_that_begins_like_an_include_is_still_python(tmp_path: Path) -> None:
     artifact = in_builder(kernel("#include <a.h>\ndef kernel_fn(x):\n    return x", "torch_cuda"), tmp_path)
     assert artifact.facts["entry"] == "function kernel_fn"
+
+
+def test_python_that_does_not_parse_is_still_python(tmp_path: Path) -> None:
+    source = "import torch\nCUDA = '''\n#include <torch/extension.h>\n__global__ void k() {}\n'''\ndef kernel_fn(x:\n"
+    fault = refusal(kernel(source, "torch_cuda"), tmp_path)
+    assert fault.status is Status.COMPILE_ERROR and "SyntaxError" in fault.message and "line 6" in fault.message
