@@ -13,13 +13,14 @@ from itertools import chain, islice
 import torch
 
 from domain.fault import KernelFault
-from domain.flags import Figures, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from domain.value import leaves
 from domain.value import replace as replaced
 from profiling.window.call_buffers import Slots
 from tasks.correctness.float64_check import MOST_RUNS, Float64Check
 from tasks.correctness.input_batches import Arguments
+from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
 from validation.compare.comparison import compare
@@ -27,10 +28,8 @@ from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
-from validation.evidence.float64_bound import is_low_precision
 from validation.evidence.gradient_kinks import Differences, explained_by_kinks
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
-from validation.evidence.reference_error import kernel_is_exact, reference_error, rounds_outputs_alone
 from validation.inputs.distributions import perturbed
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
@@ -44,11 +43,6 @@ MOST_CALLS, BUDGET_S = 1000, 15.0
 """Maximum excused calls of a job, and maximum time for them, in s. Each call costs a few float64 runs of the reference;
 a call for which no time is left stays wrong."""
 CALL_S = 5.0
-REFERENCE_ERRS_MESSAGE = (
-    "{elements} of the compared elements, in {calls} calls, are beyond the tolerance because the reference errs there: "
-    "against float64 by up to {reference_error:.2g} of the output's rms, the kernel by no more than a unit in the last "
-    "place. They count as right; the reference should accumulate in float32"
-)
 ROUNDING_DECIDES_MESSAGE = (
     "{elements} of the compared elements, in {calls} calls, differ from the reference's, which gives them too for "
     "inputs that differ by rounding: they count as right"
@@ -66,19 +60,13 @@ class BoundaryExcuses:
         self._calls = 0
         self._left_s = BUDGET_S
         self._kinks = Differences()
-        self._asks_for_all = matched_ratio >= 1
-        self._reference_errors: list[tuple[int, float]] = []
+        self._reference_errors = ReferenceErrorCheck(tolerance, matched_ratio)
         self.failed = False
 
     @property
     def beyond_tolerance(self) -> list[Flag]:
         """Flags with the result of float64 for elements beyond tolerance."""
-        if not self._reference_errors:
-            return self._float64.findings
-        counts, errors = zip(*self._reference_errors, strict=True)
-        data: Figures = {"elements": sum(counts), "calls": len(counts), "reference_error": max(errors)}
-        flag = Flag(FlagCode.REFERENCE_LESS_EXACT, REFERENCE_ERRS_MESSAGE.format(**data), data)
-        return [*self._float64.findings, flag]
+        return self._float64.findings + self._reference_errors.findings
 
     @property
     def warning(self) -> Flag | None:
@@ -101,7 +89,6 @@ class BoundaryExcuses:
         if any(comparisons[call].fault is not None for call in wrong):
             return comparisons
         jumps: list[int] = []
-        reference_errors: list[tuple[int, float]] = []
         for call in wrong:
             arguments = slots.arguments(call)
             want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
@@ -114,17 +101,18 @@ class BoundaryExcuses:
                     refusal = self._float64.check(want, got, arguments, next(iter(seen), None), operations)
                     if refusal is None:
                         continue
-                if not comparisons[call].nonfinite_count and any(map(is_low_precision, want)):
-                    seen = seen or list(islice(runs, 1))
-                    error = self._reference_error(want, got, arguments, seen, budget)
-                    if error is not None:
-                        reference_errors.append((comparisons[call].mismatch_count, error))
+                if self._reference_errors.applies(comparisons[call], want):
+                    if self._reference_errors.wants_run(want, got):
+                        seen = seen or list(islice(runs, 1))
+                    terms = sum(tensor.numel() for tensor in leaves(arguments, torch.Tensor))
+                    rounded = partial(self._rounded, arguments, budget)
+                    exact = next(iter(seen), None)
+                    if self._reference_errors.excuses(comparisons[call], want, got, terms, exact, rounded):
                         continue
                 if self._calls + len(jumps) == MOST_CALLS or not self._explained(want, got, chain(seen, runs)):
-                    self._float64.refusal = refusal
+                    self._float64.refusal, self._reference_errors.refused = refusal, True
                     return comparisons
             jumps.append(call)
-        self._reference_errors += reference_errors
         self._calls += len(jumps)
         self._elements += sum(comparisons[call].mismatch_count for call in jumps)
         right = {
@@ -132,31 +120,21 @@ class BoundaryExcuses:
         }
         return [right.get(call, one) for call, one in enumerate(comparisons)]
 
-    def _reference_error(
-        self, expected: Outputs, actual: Outputs, arguments: Arguments, seen: list[Outputs], budget: TimeBudget
-    ) -> float | None:
-        """The largest error of the reference, if in all elements beyond tolerance it errs and the kernel does not."""
+    def _rounded(self, arguments: Arguments, budget: TimeBudget) -> Outputs | None:
+        """Outputs in float64 with the source's casts to lower precisions; None if there are none."""
         session = self._reference.session
-        if session is None or not seen or self._asks_for_all or len(seen[0]) != len(expected):
-            return None
-        terms = sum(tensor.numel() for tensor in leaves(arguments, torch.Tensor))
-        if not kernel_is_exact(actual, seen[0], terms):
-            return None
-        error = reference_error(expected, actual, seen[0], terms, self._tolerance)
-        if error is None or self._left_s <= 0:
+        if session is None or self._left_s <= 0:
             return None
         began = time.monotonic()
         session.set_deadline(budget.within(CALL_S))
         try:
-            rounded = session.double(arguments, rounds=True)
+            return session.double(arguments, rounds=True)
         except KernelFault:
             self.failed = True
             return None
         finally:
             self._left_s -= time.monotonic() - began
             session.set_deadline(budget.deadline)
-        alike = rounded is not None and len(rounded) == len(expected)
-        return error if alike and rounds_outputs_alone(seen[0], rounded or [], expected) else None
 
     def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
         """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.

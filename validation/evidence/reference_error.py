@@ -47,7 +47,7 @@ def kernel_is_exact(actual: Outputs, exact: Outputs, terms: int) -> bool:
 
 def rounds_outputs_alone(exact: Outputs, rounded: Outputs, expected: Outputs) -> bool:
     """Whether the source's own casts change nothing but the last rounding of outputs in low precision."""
-    return all(
+    return len(exact) == len(rounded) and all(
         cast.shape == true.shape and _within(cast, true, want.dtype)
         for true, cast, want in zip(exact, rounded, expected, strict=True)
         if want.dtype in DTYPES

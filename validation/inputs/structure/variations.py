@@ -202,7 +202,7 @@ def _indices(
 ) -> Iterator[torch.Tensor]:
     """Other sets of the values that were drawn: bolder ones first."""
     if structure.find(Kind.UNIQUE) or (drawn.dim() == 1 and structure.find(Kind.SUM)):
-        yield from _reordered(structure, drawn, variation, generator)
+        yield from _reordered(drawn, _units(drawn, by_rows=False), variation, generator)
         return
     if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
         if len(drawn) <= MOST_SORTED:
@@ -221,14 +221,15 @@ def _indices(
     if variation is Variation.EQUAL or size <= MOST_SORTED:
         one = torch.randint(size, (1,), generator=generator, device=generator.device).expand(size)
         is_skewed = variation is Variation.SKEWED
-        chosen = _skewed(_order(size, generator), size, generator) if is_skewed else one
-        moved = drawn.movedim(units, tuple(range(len(units))))
-        yield (
-            moved.reshape(size, *moved.shape[len(units) :])[chosen]
-            .reshape(moved.shape)
-            .movedim(tuple(range(len(units))), units)
-        )
-    yield from _reordered(structure, drawn, variation, generator)
+        yield _chosen(drawn, units, _skewed(_order(size, generator), size, generator) if is_skewed else one)
+    yield from _reordered(drawn, units, variation, generator)
+
+
+def _chosen(drawn: torch.Tensor, units: tuple[int, ...], numbers: torch.Tensor) -> torch.Tensor:
+    """The units of those numbers, in that order."""
+    first = tuple(range(len(units)))
+    moved = drawn.movedim(units, first)
+    return moved.reshape(-1, *moved.shape[len(units) :])[numbers].reshape(moved.shape).movedim(first, units)
 
 
 def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -243,25 +244,23 @@ def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Ten
 
 
 def _reordered(
-    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+    drawn: torch.Tensor, units: tuple[int, ...], variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
-    """Permutations: of all elements at random or in ascending order, then of whole rows."""
-    if drawn.numel() <= MOST_SORTED:
-        flat = drawn.reshape(-1)
-        order = _order(len(flat), generator) if variation is Variation.SKEWED else flat.argsort()
-        yield flat[order].reshape(drawn.shape)
-    if drawn.dim() > 1 and len(drawn) <= MOST_SORTED:
+    """Permutations: of all units at random or of elements in ascending order, then of whole rows."""
+    size = math.prod(drawn.shape[dimension] for dimension in units)
+    if size <= MOST_SORTED:
+        ascends = variation is Variation.EQUAL and len(units) == drawn.dim()
+        yield _chosen(drawn, units, drawn.reshape(-1).argsort() if ascends else _order(size, generator))
+    if 0 in units and drawn.dim() > 1 and len(drawn) <= MOST_SORTED:
         yield drawn[_order(len(drawn), generator)]
 
 
 def _units(drawn: torch.Tensor, *, by_rows: bool) -> tuple[int, ...]:
     """The dimensions along which elements are exchangeable: all, or those of whole rows, or those of coordinates."""
     every = tuple(range(drawn.dim()))
-    if by_rows:
-        return every[:-1]
     if drawn.dim() > 1 and _belong_together(drawn):
         return every[1:]
-    if drawn.dim() > 1 and _belong_together(drawn.movedim(-1, 0)):
+    if by_rows or (drawn.dim() > 1 and _belong_together(drawn.movedim(-1, 0))):
         return every[:-1]
     return every
 
