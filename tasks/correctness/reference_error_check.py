@@ -17,8 +17,8 @@ FEWEST_RUNS, ONE_IN = 8, 8
 differ from the reference by no more than twice what those did."""
 MESSAGE = (
     "{elements} of the compared elements, in {calls} calls, are beyond the tolerance because the reference errs: by up "
-    "to {reference_error:.2g} of the output's rms in {float64_calls} float64 runs, the kernel by no more than a unit in "
-    "the last place. They count as right; the reference should accumulate in float32"
+    "to {reference_error:.2g} of the output's rms in {float64_calls} float64 runs, the kernel by no more than a unit "
+    "in the last place. They count as right; the reference should accumulate in float32"
 )
 
 
