@@ -83,7 +83,7 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
 
 
 def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torch.Tensor:
-    """One input of a drawn set with its elements in other places, but for those that never change.
+    """One input of a drawn set with its elements or its rows in other places, but for those that never change.
 
     Random numbers stay what they are. The drawn tensor itself if the shuffled one lacks what was found in it.
     """
@@ -98,8 +98,12 @@ def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torc
     generator = torch.Generator(device=drawn.device).manual_seed(seed)
     content = stored.clone()
     content[places] = stored[places[_order(len(places), generator)]]
-    moved = _restored(structure, drawn, content.reshape(shape))
-    return moved if fits(structure, drawn, moved) else drawn
+    contents = [content.reshape(shape)]
+    if len(shape) > 1:
+        by_rows = drawn.as_strided(shape, drawn.stride())
+        contents.append(_chosen(by_rows, tuple(range(len(shape) - 1)), _order(math.prod(shape[:-1]), generator)))
+    moved = (_restored(structure, drawn, one) for one in contents)
+    return next((one for one in moved if fits(structure, drawn, one)), drawn)
 
 
 def with_relations(
