@@ -200,8 +200,8 @@ KINDS: dict[str, tuple[str, str, str, str, str]] = {
         "(torch.arange(64) + 1) * (torch.arange(64) < (t != 0).sum(-1, keepdim=True))",
     ),
     "pointers to earlier elements": (
-        "p", "p = (torch.rand(64) * torch.arange(64)).long()", "p = torch.randint(64, (64,))",
-        "p.clamp(max=torch.arange(64))", "p + 0",
+        "x, p", X + "p = (torch.rand(64) * torch.arange(64)).long()", X + "p = torch.randint(64, (64,))",
+        "x[p.clamp(max=torch.arange(64))]", "x[p]",
     ),
     "unique along another dimension": (
         "x, i", X + "i = torch.rand(128, 64).topk(64, dim=0).indices", X + "i = torch.randint(128, (64, 64))",
