@@ -107,8 +107,11 @@ class Executable(ABC):
         """
         return
 
-    def call_double(self, args: list[Any]) -> Any:
-        """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form."""
+    def call_double(self, args: list[Any], *, rounds: bool = False) -> Any:
+        """One call in float64, inputs and weights doubled, on a copy; None where the kernel has no such form.
+
+        `rounds`: the source's casts to bfloat16 and float16 round.
+        """
         return None
 
     @property

@@ -248,6 +248,12 @@ class FlagCode(StrEnum):
         "A few elements are beyond the tolerance, and a float64 run shows that the kernel errs.",
         "Accumulate in float32, or a wider dtype.",
     )
+    REFERENCE_LESS_EXACT = (
+        "reference_less_exact",
+        "The reference is off a float64 run by more than the tolerance, and the kernel is as near to it as its dtype "
+        "allows. The elements count as right.",
+        "Accumulate in float32 in the reference.",
+    )
     FLOAT64_UNAVAILABLE = (
         "float64_unavailable",
         "A few elements are beyond the tolerance, and no float64 run can judge them. They count as wrong.",

@@ -291,14 +291,14 @@ class PythonExecutable(Executable):
             self._found = {name: module.get_parameter(name) for name in names} if module is not None else {}
         return list(self._found.values())
 
-    def call_double(self, args: list[Any]) -> Any:
+    def call_double(self, args: list[Any], *, rounds: bool = False) -> Any:
         doubled = replace(args, torch.Tensor, lambda tensor: tensor.double() if is_computed(tensor) else tensor)
         single = self._callable
         if single is self._instance:
             model: Any = copy.deepcopy(single)
             self._callable = model.double()
         try:
-            with Float64Mode():  # type: ignore[no-untyped-call]
+            with Float64Mode(rounds=rounds):
                 return self.call(doubled)
         finally:
             self._callable = single

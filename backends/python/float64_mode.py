@@ -15,8 +15,12 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Turns every request for a dtype of `LOWER`, or for the default dtype, into one for float64.
 
     A reference often names its dtypes: `(x.to(torch.bfloat16) @ w).float()` would round in bfloat16 although its inputs
-    are float64.
+    are float64. With `rounds`, a tensor cast to bfloat16 or float16 is rounded to that dtype, and stays float64.
     """
+
+    def __init__(self, *, rounds: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._rounds = rounds
 
     def __enter__(self) -> Any:
         self._default_dtype = torch.get_default_dtype()
@@ -36,9 +40,13 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = dict(kwargs or {})
         if func is torch.ops.aten._scaled_mm.default:
             return _scaled_mm(*args, **kwargs)
-        if kwargs.get("dtype") in LOWER:
-            kwargs["dtype"] = torch.float64
-        return func(*args, **kwargs)
+        dtype = kwargs.get("dtype")
+        if dtype not in LOWER:
+            return func(*args, **kwargs)
+        result = func(*args, **(kwargs | {"dtype": torch.float64}))
+        if self._rounds and dtype is not torch.float32 and isinstance(result, torch.Tensor):
+            return result.to(dtype).to(torch.float64)
+        return result
 
 
 def _scaled_mm(

@@ -268,7 +268,7 @@ class Runner:
     def double(self, message: Message) -> Message:
         """Makes one call in float64; the value is None if the kernel has no such form."""
         try:
-            result = self._loaded.call_double(self._placed(message["args"]))
+            result = self._loaded.call_double(self._placed(message["args"]), rounds=bool(message["rounds"]))
             outputs = None if result is None else tensors_of(result, self.target, self.keys)
         except Exception:
             outputs = None

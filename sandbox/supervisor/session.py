@@ -245,9 +245,12 @@ class Session:
         slots = {number: slot for slot, number in enumerate(numbers)}
         self.runner.request({"op": "order", "slots": [slots[number] for number in range(len(numbers))]})
 
-    def double(self, args: list[Any]) -> list[torch.Tensor] | None:
-        """One call's outputs in float64, on a copy of the model and converted inputs; None if that cannot run."""
-        reply = self.runner.request({"op": "double", "args": values.encode(self.place(args))})
+    def double(self, args: list[Any], *, rounds: bool = False) -> list[torch.Tensor] | None:
+        """One call's outputs in float64, on a copy of the model and converted inputs; None if that cannot run.
+
+        `rounds`: the source's casts to bfloat16 and float16 round.
+        """
+        reply = self.runner.request({"op": "double", "args": values.encode(self.place(args)), "rounds": rounds})
         tensors = parse_tensors(self._fetch(reply))
         return None if tensors is None else list(map(comparable, tensors))
 

@@ -45,8 +45,8 @@ FURTHER = [(number, factor) for number, factor in PERTURBATIONS if number not in
 NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
 BELONG_TOGETHER = Flag(
     FlagCode.DISTRIBUTION_INPUTS_RELATED,
-    "the kernels differ there, but also where each input comes from another drawn set: one input seems to be computed "
-    "from another, so changing it alone means nothing",
+    "the kernels differ there, but also where each input comes from another drawn set with its elements in other "
+    "places: one seems to be computed from another, so changing it alone means nothing",
 )
 NOTHING_MOVES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "rounding would turn every input into another one")
 NO_TIME = Flag(FlagCode.DISTRIBUTION_TIMEOUT, TIMEOUT_NEAR)
@@ -80,7 +80,7 @@ class DistributionCheck:
         self._own_atols = scaled_atols(trials.reference_outputs, trials.tolerance)
         self._until = 0.0
         self._has_failed = False
-        self._depend_on_each_other: bool | None = None
+        self._depend_on_each_other: dict[tuple[bool, ...], bool] = {}
         self._checked: list[str] = []
         self._skipped: dict[str, Flag] = {}
 
@@ -204,7 +204,7 @@ class DistributionCheck:
         """Why the difference is no evidence against the candidate; None if it is."""
         if evidence.unsound is not None:
             return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, evidence.unsound)
-        if evidence.wrong and self._inputs_depend_on_each_other():
+        if evidence.wrong and self._inputs_depend_on_each_other(distribution):
             return BELONG_TOGETHER
         # A NaN where every run of the reference has a number is evidence even without a float64 run.
         needs_exact = distribution.harsh and (distribution.tied or not evidence.not_finite)
@@ -213,22 +213,25 @@ class DistributionCheck:
         message = f"{evidence.wrong} elements differ; {_lack_of_evidence(evidence)}"
         return Flag(FlagCode.DISTRIBUTION_NO_FLOAT64, message, {"elements": evidence.wrong})
 
-    def _inputs_depend_on_each_other(self) -> bool:
-        """Whether the kernels also differ if every input comes from another drawn set; tested once per job.
+    def _inputs_depend_on_each_other(self, distribution: Distribution) -> bool:
+        """Whether the kernels also differ if every input comes from another drawn set, with the elements of those that
+        the distribution changes in other places; tested once for the same ones.
 
         Each of these inputs has its usual distribution, so no kernel can recognise the test by them.
         """
-        if self._depend_on_each_other is None:
-            self._depend_on_each_other = False
+        changed = self._inputs.changed_inputs(distribution)
+        if changed not in self._depend_on_each_other:
+            depend = False
             try:
-                if (independent_inputs := self._inputs.independent()) is not None:
-                    self._depend_on_each_other = True  # Stays true if the reference fails on such inputs.
+                if (independent_inputs := self._inputs.independent(distribution)) is not None:
+                    depend = True  # Stays true if the reference fails on such inputs.
                     self._fill(independent_inputs)
                     expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
-                    self._depend_on_each_other = not compare(expected, actual, self._trials.tolerance).passed
+                    depend = not compare(expected, actual, self._trials.tolerance).passed
             except KernelFault:
                 self._has_failed = True
-        return self._depend_on_each_other
+            self._depend_on_each_other[changed] = depend
+        return self._depend_on_each_other[changed]
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
         """Tolerances scaled to each output's size, for the only distribution that needs them; None for the others."""

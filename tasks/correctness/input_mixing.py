@@ -19,7 +19,8 @@ import torch
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
 from validation.inputs.layout import with_layout_of
-from validation.inputs.structure.input_structure import SETS, InputStructure, find_structure
+from validation.inputs.structure.input_structure import InputStructure, find_structure
+from validation.inputs.structure.properties import SETS
 from validation.inputs.structure.variations import with_relations
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed

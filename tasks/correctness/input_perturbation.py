@@ -17,8 +17,9 @@ from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from validation.inputs.distributions import Distribution, perturbed
-from validation.inputs.structure.input_structure import SETS, InputStructure, TensorStructure, describe, find_structure
-from validation.inputs.structure.variations import varies, vary, with_relations
+from validation.inputs.structure.input_structure import InputStructure, TensorStructure, describe, find_structure
+from validation.inputs.structure.properties import SETS
+from validation.inputs.structure.variations import shuffled, varies, vary, with_relations
 from validation.inputs.tensor_spec import is_random
 from validation.inputs.value_traits import ValueTraits, classify_values
 from validation.seeds import derive_seed
@@ -88,11 +89,13 @@ class InputPerturbation:
 
     def some_may_change(self, distribution: Distribution) -> bool:
         """Whether the distribution may change any tensor; otherwise the set stays as drawn."""
-        if distribution.change is not None and ValueTraits.PLAIN in self._traits:
+        return any(self.changed_inputs(distribution))
+
+    def _changes(self, distribution: Distribution, number: int) -> bool:
+        if distribution.change is not None and self._traits[number] is ValueTraits.PLAIN:
             return True
         variation = distribution.variation
-        pairs = zip(self._structure.tensors, self._tensors, strict=True)
-        return variation is not None and any(varies(structure, tensor, variation) for structure, tensor in pairs)
+        return variation is not None and varies(self._structure.tensors[number], self._tensors[number], variation)
 
     @property
     def some_move(self) -> bool:
@@ -125,22 +128,36 @@ class InputPerturbation:
         """The arguments of every kernel for the set as drawn, by role."""
         return self._inputs.binder.bind(self._drawn, NUMBER)
 
-    def independent(self) -> dict[str, Arguments] | None:
+    def independent(self, distribution: Distribution) -> dict[str, Arguments] | None:
         """Arguments in which each tensor comes from another drawn set, but for those known to follow another; by role.
 
-        None if fewer than two are left, or if a contract draws each tensor independently anyway. Raises KernelFault as
+        Tensors that the distribution changes are shuffled, as far as that keeps their structure: where rows have one
+        that was not found, such as a rank, a kernel that relies on it is wrong here too.
+
+        None if a contract draws each tensor and element independently anyway. Raises KernelFault as
         `TrialInputs.drawn` does.
         """
+        if self._inputs.contract is not None:
+            return None
         sources = {one.target: one.source for one in self._structure.relations}
         count = len(self._tensors)
-        if count - len(sources) < 2 or self._inputs.contract is not None:
-            return None
         sets = [self._inputs.drawn(NUMBER + 1 + number) for number in range(min(count, MOST_SETS))]
         tensors = [
             values.leaves(sets[sources.get(number, number) % MOST_SETS], torch.Tensor)[number]
             for number in range(count)
         ]
-        return self._inputs.binder.bind(self._filled(tensors), NUMBER + 1)
+        others = [
+            shuffled(self._structure.tensors[number], tensor, derive_seed(self._secret, "shuffle", number))
+            if number not in sources and self._changes(distribution, number)
+            else tensor
+            for number, tensor in enumerate(tensors)
+        ]
+        others = with_relations(self._structure, tensors, others)
+        return self._inputs.binder.bind(self._filled(others), NUMBER + 1)
+
+    def changed_inputs(self, distribution: Distribution) -> tuple[bool, ...]:
+        """For each tensor, whether the distribution may change it."""
+        return tuple(self._changes(distribution, number) for number in range(len(self._tensors)))
 
     def of(self, distribution: Distribution) -> dict[str, Arguments]:
         """The arguments of every kernel for the set in this distribution, by role."""

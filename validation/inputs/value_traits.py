@@ -79,7 +79,11 @@ def classify_values(
 
 
 def _structure(tensor: torch.Tensor, structure: TensorStructure | None) -> ValueTraits:
-    kinds = {one.kind for one in (properties_of(tensor) if structure is None else structure.properties)}
+    if structure is None:  # One row alone has any value of its own.
+        found = [one for one in properties_of(tensor) if one.value in (0, 1) or len(one.rows(tensor).shape) > 1]
+    else:
+        found = list(structure.properties)
+    kinds = {one.kind for one in found}
     if kinds & {Kind.ASCENDING, Kind.DESCENDING}:
         return ValueTraits.SORTED
     has_pattern = structure is not None and structure.fixed is not None and not structure.all_fixed

@@ -152,6 +152,61 @@ KINDS: dict[str, tuple[str, str, str, str, str]] = {
         "a, b", X + "a, b = x, F.normalize(x, dim=-1)", X + "a, b = x, F.normalize(torch.randn(64, 64), dim=-1)",
         "a @ b.T", "a @ F.normalize(a, dim=-1).T",
     ),
+    "zeros in other places": (
+        "a, b", "a = torch.randn(64, 64) * (torch.rand(64, 64) < 0.3); b = torch.randn(64, 64)", MATRIX.format(""),
+        PRODUCT, "(lambda v, i: (a.gather(1, i)[..., None] * b[i]).sum(1))(*a.abs().topk(40, dim=-1))",
+    ),
+    "rows that sum to another number": (
+        "a, b", "a = torch.softmax(torch.randn(64, 64), -1) * 2.5; b = torch.randn(64, 64)",
+        "a = torch.rand(64, 64); b = torch.randn(64, 64)", PRODUCT, "(a / a.sum(-1, keepdim=True)) @ b * 2.5",
+    ),
+    "log-probabilities": (
+        "x", "x = torch.randn(64, 4096).log_softmax(-1)", "x = torch.randn(64, 4096) - 9", "x.log_softmax(-1)", "x + 0",
+    ),
+    "images of mean zero": (
+        "x", "x = F.layer_norm(torch.randn(8, 32, 32), (32, 32))", "x = torch.randn(8, 32, 32) + 1",
+        "F.layer_norm(x, (32, 32))", "x + 0",
+    ),
+    "a largest magnitude": (
+        "x", "x = torch.randn(64, 64); x /= x.abs().amax()", "x = torch.randn(64, 64)", "x / x.abs().amax()", "x + 0",
+    ),
+    "edges that are no loops": (
+        "x, e", X + "a = torch.randint(64, (99,)); e = torch.stack([a, (a + torch.randint(1, 64, (99,))) % 64])",
+        X + "e = torch.randint(8, (2, 99))", "(e[0] != e[1])[:, None] * x[e[0]]", "x[e[0]]",
+    ),
+    "rotations": (
+        "r", "r = torch.linalg.qr(torch.randn(99, 3, 3))[0]; r = r * torch.linalg.det(r)[:, None, None]",
+        "r = torch.linalg.qr(torch.randn(99, 3, 3))[0]; r[::2] *= -1", "r[:, 2] + 0",
+        "torch.linalg.cross(r[:, 0], r[:, 1])",
+    ),
+    # Not found as such, but by the kernel's being wrong where elements are in other places.
+    "a low rank": (
+        "a, b", "a = torch.randn(64, 4) @ torch.randn(4, 64); b = torch.randn(64, 64)", MATRIX.format(""), PRODUCT,
+        "(a[:, :4].double() @ (torch.linalg.lstsq(a[:, :4].double(), a.double()).solution @ b.double())).float()",
+    ),
+    "order along another dimension": (
+        "x", "x = torch.randn(64, 64).sort(0).values", "x = torch.randn(64, 64)", "x.amax(0) - x.amin(0)",
+        "x[-1] - x[0]",
+    ),
+    "a dominant diagonal": (
+        "a, b", "a = torch.randn(64, 64) / 16 + 4 * torch.eye(64); b = torch.randn(64, 8)",
+        "a = torch.randn(64, 64) / 4 + torch.eye(64); b = torch.randn(64, 8)", "torch.linalg.solve(a, b)",
+        "(lambda d: sum([torch.linalg.matrix_power(torch.eye(64) - a / d, n) for n in range(40)]) @ (b / d))"
+        "(a.diagonal()[:, None])",
+    ),
+    "padding at the end": (
+        "t", "t = torch.randint(1, 99, (64, 64)) * (torch.arange(64) < torch.randint(1, 65, (64, 1)))",
+        "t = torch.randint(1, 99, (64, 64)) * (torch.rand(64, 64) < 0.5)", "(t != 0).cumsum(-1) * (t != 0)",
+        "(torch.arange(64) + 1) * (torch.arange(64) < (t != 0).sum(-1, keepdim=True))",
+    ),
+    "pointers to earlier elements": (
+        "x, p", X + "p = (torch.rand(64) * torch.arange(64)).long()", X + "p = torch.randint(64, (64,))",
+        "x[p.clamp(max=torch.arange(64))]", "x[p]",
+    ),
+    "unique along another dimension": (
+        "x, i", X + "i = torch.rand(128, 64).topk(64, dim=0).indices", X + "i = torch.randint(128, (64, 64))",
+        "x.new_zeros(128, 64).scatter_add(0, i, x)", "x.new_zeros(128, 64).scatter(0, i, x)",
+    ),
     "offsets from lengths": (
         "x, n, o", X + "n = torch.randint(1, 4, (16,)); o = n.cumsum(0)",
         X + "n = torch.randint(1, 4, (16,)); o = torch.randint(1, 4, (16,)).cumsum(0)",

@@ -10,11 +10,18 @@ import torch
 
 from sandbox.protocol.arena import stored_shape
 from validation.compare.bitwise import blocks, count_true
-from validation.inputs.structure.properties import FLOATS, INTEGERS, PIECE, Kind, Property, holds, properties_of
+from validation.inputs.structure.properties import (
+    FLOATS,
+    INTEGERS,
+    OF_ROWS,
+    PIECE,
+    Kind,
+    Property,
+    holds,
+    properties_of,
+)
 from validation.inputs.structure.relations import Relation, relations_of
 
-SETS = 3
-"""Number of sets to seek structure in: two are needed at least, three exclude most chances."""
 FEWEST = 16
 """Minimum elements of an input that is varied; fewer are parameters, such as a scale."""
 SAMPLE, DISTINCT = 256, 0.75
@@ -88,7 +95,7 @@ def fits(structure: TensorStructure, drawn: torch.Tensor, varied: torch.Tensor) 
     if not (math.isfinite(low) and math.isfinite(high)):
         return False
     # A row that keeps its sum or norm may concentrate it in one element; its signs stay.
-    concentrates = not structure.is_whole and bool(structure.find(Kind.SUM) or structure.find(Kind.NORM))
+    concentrates = not structure.is_whole and any(one.kind in OF_ROWS for one in structure.properties)
     inside = (structure.low < 0 or low >= 0) and (structure.high > 0 or high <= 0)
     if not (inside if concentrates else structure.low <= low and high <= structure.high):
         return False
@@ -185,7 +192,7 @@ def describe(structure: TensorStructure, drawn: torch.Tensor) -> str:
     """The structure in words; empty if none was found."""
     if structure.all_fixed:
         return "the same in every set"
-    found = sorted(str(one) for one in structure.properties)
+    found = sorted(str(one) for one in structure.properties if one.kind is not Kind.ZEROS or structure.fixed is None)
     if structure.fixed is not None:
         found.append(_pattern(structure.fixed & (drawn == 0)) or "some elements the same in every set")
     return ", ".join(found)

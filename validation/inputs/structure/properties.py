@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import torch
 
+SETS = 3
+"""Number of sets to seek structure in: two are needed at least, three exclude most chances."""
 PIECE = 1 << 24
 """Maximum elements that are converted to a wider dtype at once (64 MiB of float32)."""
 CORNER = 8
@@ -19,7 +21,9 @@ MOST_SORTED = 1 << 26
 A larger tensor whose range has room for so many values counts as unique.
 """
 BY_CHANCE = 1e-6
-"""Maximum probability with which random rows have this property too."""
+"""Maximum probability with which random rows of all sets have this property too."""
+FEWEST_ZEROS = 1 / 64
+"""Minimum share of zeros that are no chance: of pruned weights, padded rows, a dropout."""
 PROBES, PROBE_ERROR = 4, {torch.float64: 1e-6, torch.float32: 1e-3}
 """Random vectors on which a matrix is tested for orthogonality, and the allowed relative error of their length."""
 ROUNDING = 1e-5
@@ -32,8 +36,12 @@ class Kind(StrEnum):
     """The text of a member describes the input in the result."""
 
     WHOLE = "whole numbers"
-    SUM = "sum along one dimension"
-    NORM = "norm along one dimension"
+    SUM = "sum of a row"
+    NORM = "norm of a row"
+    ABSOLUTE_SUM = "absolute sum of a row"
+    LARGEST = "largest magnitude of a row"
+    LOG_SUM = "logarithm of the sum of exponentials of a row"
+    ZEROS = "zeros"
     SYMMETRIC = "symmetric"
     ANTISYMMETRIC = "antisymmetric"
     ORTHOGONAL = "orthonormal"
@@ -43,18 +51,33 @@ class Kind(StrEnum):
     UNIQUE_IN_ROWS = "values unique in each row"
 
 
+ORDERS = {Kind.NORM: 2.0, Kind.ABSOLUTE_SUM: 1.0, Kind.LARGEST: math.inf}
+"""Kinds of norms, and their orders."""
+OF_ROWS = frozenset({Kind.SUM, Kind.LOG_SUM, *ORDERS})
+"""Kinds of one value that all rows share."""
+
+
 @dataclass(frozen=True)
 class Property:
-    """A property, and where it needs them the dimension (negative) and the value that all rows along it share."""
+    """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
+
+    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor.
+    """
 
     kind: Kind
     dimension: int = -1
     value: float = 0.0
+    width: int = 1
 
     def __str__(self) -> str:
-        if self.kind in (Kind.SUM, Kind.NORM):
-            return f"{self.kind.split()[0]} of {self.value:.6g} along dimension {self.dimension}"
+        if self.kind in OF_ROWS:
+            along = f"along dimension {self.dimension}" if self.width == 1 else f"over the last {self.width} dimensions"
+            return f"{self.kind.removesuffix(' of a row')} of {self.value:.6g} {along}"
         return self.kind.value
+
+    def rows(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor with these rows in its last dimension: a view, if it is contiguous."""
+        return tensor.flatten(-self.width) if self.width > 1 else tensor.movedim(self.dimension, -1)
 
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
@@ -69,8 +92,9 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
             return tensor.dtype in INTEGERS or all(
                 bool((rows == rows.round()).all()) for (rows,) in row_blocks([tensor])
             )
-        case Kind.SUM | Kind.NORM:
-            return rows_share(one, tensor.movedim(one.dimension, -1))
+        case Kind.ZEROS:
+            zeros = sum(int((rows == 0).sum()) for (rows,) in row_blocks([tensor]))
+            return zeros >= FEWEST_ZEROS * tensor.numel()
         case Kind.SYMMETRIC:
             return _mirrored(tensor, 1)
         case Kind.ANTISYMMETRIC:
@@ -85,6 +109,8 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
             return _is_unique(tensor.reshape(1, -1))
         case Kind.UNIQUE_IN_ROWS:
             return all(_is_unique(block) for (block,) in row_blocks([tensor]))
+        case _:
+            return rows_share(one, one.rows(tensor))
 
 
 def row_blocks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -108,12 +134,16 @@ def corner(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def row_sums(rows: torch.Tensor, kind: Kind) -> torch.Tensor:
-    """The sum or the norm of each row, as float64 or int64."""
+    """What that kind says of each row, such as its sum or norm, as float64 or int64."""
     if not rows.is_floating_point():
         return rows.sum(dim=-1, dtype=torch.int64)
-    wide = rows if rows.dtype is torch.float64 else rows.float()
-    sums = wide.sum(dim=-1) if kind is Kind.SUM else torch.linalg.vector_norm(wide, dim=-1)
-    return sums.double()
+    wide = torch.float64 if rows.dtype is torch.float64 else torch.float32
+    if kind is Kind.LOG_SUM:
+        return rows.to(wide).logsumexp(dim=-1).double()
+    if kind is Kind.SUM:
+        return rows.sum(dim=-1, dtype=wide).double()
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, ORDERS[kind], dim=-1, dtype=wide)
+    return norms.double()
 
 
 def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
@@ -125,8 +155,13 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
     if whole:
         yield is_whole
     dimensions = [dimension for dimension in range(-tensor.dim(), 0) if tensor.shape[dimension] > 1]
-    for dimension in dimensions:
-        yield from _shared_by_rows(tensor, dimension, whole=whole)
+    shared = [one for dimension in dimensions for one in _shared_by_rows(tensor, dimension, whole=whole)]
+    if not (shared or whole):
+        widths = [width for width in range(2, tensor.dim() + 1) if tensor.shape[-width] > 1]
+        shared = [one for width in widths for one in _shared_by_rows(tensor, -1, width, whole=whole)]
+    yield from shared
+    if not whole:
+        yield Property(Kind.ZEROS)
     kinds = [Kind.ASCENDING, Kind.DESCENDING]
     if tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]:
         kinds += [Kind.SYMMETRIC, Kind.ANTISYMMETRIC]
@@ -138,24 +173,25 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
             yield Property(kind)
 
 
-def _shared_by_rows(tensor: torch.Tensor, dimension: int, *, whole: bool) -> Iterator[Property]:
-    few = corner(tensor.movedim(dimension, -1))
+def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, whole: bool) -> Iterator[Property]:
+    few = corner(Property(Kind.SUM, dimension, width=width).rows(tensor))
+    own = float(row_sums(few, Kind.SUM).reshape(-1)[0])
     if whole:
-        yield Property(Kind.SUM, dimension, float(row_sums(few, Kind.SUM).reshape(-1)[0]))
+        yield Property(Kind.SUM, dimension, own)
         return
-    for value in (0.0, 1.0):
-        if rows_share(one := Property(Kind.SUM, dimension, value), few):
-            yield one
-    norms = row_sums(few, Kind.NORM).reshape(-1)
-    one = Property(Kind.NORM, dimension, float(norms[0]))
-    if bool(norms[0] > 0) and rows_share(one, few) and not _chance_norms(tensor, dimension):
+    for kind in (Kind.SUM, Kind.LOG_SUM, *ORDERS):
+        values = (0.0, 1.0, own) if kind is Kind.SUM else (float(row_sums(few, kind).reshape(-1)[0]),)
+        found = [Property(kind, dimension, value, width) for value in ((0.0,) if kind is Kind.LOG_SUM else values)]
+        one = next((one for one in found if rows_share(one, few)), None)
+        if one is None or (kind in ORDERS and not one.value) or _by_chance(one, tensor, few):
+            continue
         yield one
-        if dimension >= -2 and tensor.dim() > 1:
+        if kind is Kind.NORM and width == 1 and dimension >= -2 and tensor.dim() > 1:
             yield Property(Kind.ORTHOGONAL)
 
 
 def rows_share(one: Property, rows: torch.Tensor) -> bool:
-    """Whether the sum or norm of all rows is the property's value, but for rounding in the tensor's dtype."""
+    """Whether all rows have the property's value, but for rounding in the tensor's dtype."""
     for (block,) in row_blocks([rows]):
         sums = row_sums(block, one.kind)
         off = (sums - one.value).abs()
@@ -163,8 +199,8 @@ def rows_share(one: Property, rows: torch.Tensor) -> bool:
             if bool(off.any()):
                 return False
             continue
-        # A sum of zero is small beside what cancels in it.
-        size = abs(one.value) or row_sums(block.abs(), Kind.SUM)
+        # A sum of zero is small beside what cancels in it; a logarithm is as far off as its sum's relative error.
+        size = 1.0 if one.kind is Kind.LOG_SUM else abs(one.value) or row_sums(block, Kind.ABSOLUTE_SUM)
         if not bool((off <= row_tolerance(block.dtype) * size).all()):
             return False
     return True
@@ -175,13 +211,15 @@ def row_tolerance(dtype: torch.dtype) -> float:
     return max(torch.finfo(dtype).eps, ROUNDING)
 
 
-def _chance_norms(tensor: torch.Tensor, dimension: int) -> bool:
-    """Whether rows of normal random numbers would have one norm too, at the tolerance of the dtype."""
-    length, rows = tensor.shape[dimension], tensor.numel() // tensor.shape[dimension]
-    if rows < 2:
-        return tensor.dtype is not torch.float64
-    within = math.erf(row_tolerance(tensor.dtype) * math.sqrt(length))  # A norm varies by a share of 1/sqrt(2 length).
-    return rows * math.log(max(within, 1e-300)) > math.log(BY_CHANCE)
+def _by_chance(one: Property, tensor: torch.Tensor, rows: torch.Tensor) -> bool:
+    """Whether rows of random numbers would share a value too, in all sets and at the tolerance of the dtype."""
+    if (one.kind is Kind.SUM and one.value == 1) or one.kind is Kind.LOG_SUM:
+        return False
+    length, tolerance = rows.shape[-1], row_tolerance(tensor.dtype)
+    # A sum or a norm varies by a share of about 1/sqrt(2 length) or more, a largest element by a tenth or more.
+    within = 10 * tolerance if one.kind is Kind.LARGEST else math.erf(tolerance * math.sqrt(length))
+    others = SETS * tensor.numel() // length - 1
+    return others * math.log(min(max(within, 1e-300), 1.0)) > math.log(BY_CHANCE)
 
 
 def _mirrored(tensor: torch.Tensor, sign: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 import torch
@@ -21,6 +22,7 @@ from validation.inputs.structure.input_structure import (
 from validation.inputs.structure.properties import (
     INTEGERS,
     MOST_SORTED,
+    ORDERS,
     PIECE,
     Kind,
     Property,
@@ -36,7 +38,9 @@ SHRUNK = 1 / 8
 """The factor for rows with a sum of zero, which only scaling keeps."""
 NARROW = 0.5
 """Maximum share of the range in a slice that holds values of its own kind, such as one coordinate."""
-FEW_SLICES = 8
+FEW_SLICES, COORDINATES = 8, 4
+"""Maximum number of slices that may have ranges of their own, and of those that always belong together: ends of an edge
+or an interval, corners of a triangle or a box."""
 
 
 class Variation(StrEnum):
@@ -78,6 +82,30 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
     return drawn
 
 
+def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torch.Tensor:
+    """One input of a drawn set with its elements or its rows in other places, but for those that never change.
+
+    Random numbers stay what they are. The drawn tensor itself if the shuffled one lacks what was found in it.
+    """
+    shape = stored_shape(drawn)
+    if not structure.variable or structure.all_fixed or math.prod(shape) > MOST_SORTED:
+        return drawn
+    stored = drawn.as_strided(shape, drawn.stride()).reshape(-1)
+    if structure.fixed is None:
+        places = torch.arange(len(stored), device=drawn.device)
+    else:
+        places = (~structure.fixed.as_strided(shape, structure.fixed.stride())).reshape(-1).nonzero()[:, 0]
+    generator = torch.Generator(device=drawn.device).manual_seed(seed)
+    content = stored.clone()
+    content[places] = stored[places[_order(len(places), generator)]]
+    contents = [content.reshape(shape)]
+    if len(shape) > 1:
+        by_rows = drawn.as_strided(shape, drawn.stride())
+        contents.append(_chosen(by_rows, tuple(range(len(shape) - 1)), _order(math.prod(shape[:-1]), generator)))
+    moved = (_restored(structure, drawn, one) for one in contents)
+    return next((one for one in moved if fits(structure, drawn, one)), drawn)
+
+
 def with_relations(
     structure: InputStructure, drawn: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
@@ -103,12 +131,15 @@ def _values(
     for one in structure.find(Kind.SUM):
         if one.value and structure.low >= 0:
             yield _with_sum(drawn, one)
+    for one in structure.find(Kind.LOG_SUM):
+        yield _with_sum(drawn.exp(), replace(one, value=1.0)).log_()
     if any(not one.value for one in structure.find(Kind.SUM)):
         yield _scaled(drawn)
         return
     uneven = _uneven(drawn, structure)
-    for one in structure.find(Kind.NORM):
-        yield _with_norm(uneven, one)
+    for kind in ORDERS:
+        for one in structure.find(kind):
+            yield _with_norm(uneven, one)
     yield uneven
 
 
@@ -131,28 +162,28 @@ def _uneven(drawn: torch.Tensor, structure: TensorStructure) -> torch.Tensor:
 
 
 def _with_sum(drawn: torch.Tensor, one: Property) -> torch.Tensor:
-    """Rows of another shape and the same sum, in turn: as drawn, nearly even, peaked, nearly all in one element."""
+    """Rows of another shape and the same sum, in turn: nearly even, peaked, nearly all in one element, as drawn."""
     varied = drawn.contiguous().clone()
-    for (block,) in row_blocks([varied.movedim(one.dimension, -1)]):
+    for (block,) in row_blocks([one.rows(varied)]):
         wide = block.double() if block.dtype is torch.float64 else block.float()
         number = torch.arange(wide.numel() // wide.shape[-1], device=wide.device).reshape(*wide.shape[:-1], 1) % 4
         share = wide / wide.sum(dim=-1, keepdim=True)
         power = torch.ones_like(number, dtype=wide.dtype)
-        power = power.where(number != 1, FLATTER).where(number != 2, SHARPER)
+        power = power.where(number != 0, FLATTER).where(number != 1, SHARPER)
         shaped = torch.where(share > 0, (share / share.amax(dim=-1, keepdim=True)).pow(power), 0.0)
         shaped = shaped / shaped.sum(dim=-1, keepdim=True)
         largest = torch.zeros_like(share).scatter_(-1, share.argmax(dim=-1, keepdim=True), 1.0)
         peaked = CONCENTRATED * largest + (1 - CONCENTRATED) * share
         # The drawn share in each element keeps it from falling to zero.
-        shaped = torch.where(number == 2, 0.5 * shaped + 0.5 * share, shaped)
-        block.copy_(torch.where(number == 3, peaked, shaped) * one.value)
+        shaped = torch.where(number == 1, 0.5 * shaped + 0.5 * share, shaped)
+        block.copy_(torch.where(number == 2, peaked, shaped) * one.value)
     return varied
 
 
 def _with_norm(uneven: torch.Tensor, one: Property) -> torch.Tensor:
     varied = uneven.contiguous().clone()
-    for (block,) in row_blocks([varied.movedim(one.dimension, -1)]):
-        norms = row_sums(block, Kind.NORM).unsqueeze(-1)
+    for (block,) in row_blocks([one.rows(varied)]):
+        norms = row_sums(block, one.kind).unsqueeze(-1)
         block.copy_((block * (one.value / norms)).to(block.dtype))
     return varied
 
@@ -162,11 +193,12 @@ def _scaled(drawn: torch.Tensor) -> torch.Tensor:
 
 
 def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The same orthonormal vectors in another order, some with the opposite sign."""
+    """The same orthonormal vectors in another order, some with the opposite sign; of rotations other rotations."""
     rows, columns = (_order(size, generator) for size in drawn.shape[-2:])
-    turned = drawn[..., rows, :][..., columns]
-    signs = torch.randint(2, (drawn.shape[-1],), generator=generator, device=drawn.device)
-    return turned * signs.mul_(2).sub_(1).to(drawn.dtype)
+    turned = drawn[..., rows, :][..., rows if len(rows) == len(columns) else columns]
+    signs = torch.randint(2, (drawn.shape[-1],), generator=generator, device=drawn.device).mul_(2).sub_(1)
+    signs[0] = signs[1:].prod()
+    return turned * signs.to(drawn.dtype)
 
 
 def _indices(
@@ -174,7 +206,7 @@ def _indices(
 ) -> Iterator[torch.Tensor]:
     """Other sets of the values that were drawn: bolder ones first."""
     if structure.find(Kind.UNIQUE) or (drawn.dim() == 1 and structure.find(Kind.SUM)):
-        yield from _reordered(structure, drawn, variation, generator)
+        yield from _reordered(drawn, _units(drawn, by_rows=False), variation, generator)
         return
     if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
         if len(drawn) <= MOST_SORTED:
@@ -193,14 +225,15 @@ def _indices(
     if variation is Variation.EQUAL or size <= MOST_SORTED:
         one = torch.randint(size, (1,), generator=generator, device=generator.device).expand(size)
         is_skewed = variation is Variation.SKEWED
-        chosen = _skewed(_order(size, generator), size, generator) if is_skewed else one
-        moved = drawn.movedim(units, tuple(range(len(units))))
-        yield (
-            moved.reshape(size, *moved.shape[len(units) :])[chosen]
-            .reshape(moved.shape)
-            .movedim(tuple(range(len(units))), units)
-        )
-    yield from _reordered(structure, drawn, variation, generator)
+        yield _chosen(drawn, units, _skewed(_order(size, generator), size, generator) if is_skewed else one)
+    yield from _reordered(drawn, units, variation, generator)
+
+
+def _chosen(drawn: torch.Tensor, units: tuple[int, ...], numbers: torch.Tensor) -> torch.Tensor:
+    """The units of those numbers, in that order."""
+    first = tuple(range(len(units)))
+    moved = drawn.movedim(units, first)
+    return moved.reshape(-1, *moved.shape[len(units) :])[numbers].reshape(moved.shape).movedim(first, units)
 
 
 def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -215,33 +248,31 @@ def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Ten
 
 
 def _reordered(
-    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+    drawn: torch.Tensor, units: tuple[int, ...], variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
-    """Permutations: of all elements at random or in ascending order, then of whole rows."""
-    if drawn.numel() <= MOST_SORTED:
-        flat = drawn.reshape(-1)
-        order = _order(len(flat), generator) if variation is Variation.SKEWED else flat.argsort()
-        yield flat[order].reshape(drawn.shape)
-    if drawn.dim() > 1 and len(drawn) <= MOST_SORTED:
+    """Permutations: of all units at random or of elements in ascending order, then of whole rows."""
+    size = math.prod(drawn.shape[dimension] for dimension in units)
+    if size <= MOST_SORTED:
+        ascends = variation is Variation.EQUAL and len(units) == drawn.dim()
+        yield _chosen(drawn, units, drawn.reshape(-1).argsort() if ascends else _order(size, generator))
+    if 0 in units and drawn.dim() > 1 and len(drawn) <= MOST_SORTED:
         yield drawn[_order(len(drawn), generator)]
 
 
 def _units(drawn: torch.Tensor, *, by_rows: bool) -> tuple[int, ...]:
     """The dimensions along which elements are exchangeable: all, or those of whole rows, or those of coordinates."""
     every = tuple(range(drawn.dim()))
-    if by_rows:
-        return every[:-1]
-    if drawn.dim() > 1 and _has_narrow_slices(drawn):
+    if drawn.dim() > 1 and _belong_together(drawn):
         return every[1:]
-    if drawn.dim() > 1 and _has_narrow_slices(drawn.movedim(-1, 0)):
+    if by_rows or (drawn.dim() > 1 and _belong_together(drawn.movedim(-1, 0))):
         return every[:-1]
     return every
 
 
-def _has_narrow_slices(drawn: torch.Tensor) -> bool:
-    """Whether one of few slices along the first dimension has a range of its own."""
-    if not 1 < len(drawn) <= FEW_SLICES:
-        return False
+def _belong_together(drawn: torch.Tensor) -> bool:
+    """Whether slices along the first dimension are coordinates: very few, or one of few has a range of its own."""
+    if not COORDINATES < len(drawn) <= FEW_SLICES:
+        return 1 < len(drawn) <= COORDINATES
     rows = drawn.reshape(len(drawn), -1)
     lows, highs = rows.amin(dim=1).double(), rows.amax(dim=1).double()
     return bool(((highs - lows) < NARROW * (highs.amax() - lows.amin())).any())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 
 from validation.inputs.structure import properties, variations
 from validation.inputs.structure.input_structure import InputStructure, describe, find_structure, fits
-from validation.inputs.structure.variations import Variation, vary, with_relations
+from validation.inputs.structure.variations import Variation, shuffled, vary, with_relations
 
 N = 96
 Draw = Callable[[], torch.Tensor]
@@ -60,7 +61,39 @@ FLOATS: list[tuple[Draw, str, Callable[[torch.Tensor], bool]]] = [
     (lambda: normal(N).diag(), "symmetric, diagonal", lambda x: torch.equal(x, x.diagonal().diag())),
     (lambda: normal(N, N).tril(-1) + torch.eye(N), "lower triangular", lambda x: bool((x.diagonal() == 1).all())),
     (lambda: normal(N, N) * (torch.arange(N) % 2), "the same zeros", lambda x: not x[:, ::2].any()),
-    (lambda: normal(N, N).relu(), "", lambda x: bool((x >= 0).all())),
+    (lambda: normal(N, N).relu(), "zeros", lambda x: bool((x >= 0).all())),
+    (lambda: normal(N, N) * (torch.rand(N, 1) < 0.5), "zeros", lambda x: bool((x == 0).all(-1).any())),
+    (
+        lambda: normal(N, N).log_softmax(-1),
+        "logarithm of the sum of exponentials of 0 along dimension -1",
+        lambda x: bool((x < 0).all() and x.amax() > -0.05),
+    ),
+    (
+        lambda: F.normalize(torch.rand(N, 8), p=1, dim=-1) * 2.5,
+        "sum of 2.5 along dimension -1",
+        lambda x: bool((x > 0).all() and x.amax() > 2.4),
+    ),
+    (lambda: F.normalize(normal(N, N), p=1, dim=-1), "absolute sum of 1 along dimension -1", lambda x: True),
+    (
+        lambda: F.normalize(normal(N, N), p=math.inf, dim=-1),
+        "largest magnitude of 1 along dimension -1",
+        lambda x: bool((x.abs().amax(-1) == 1).all()),
+    ),
+    (
+        lambda: F.normalize(normal(N, N).flatten(), p=math.inf, dim=0).view(N, N),
+        "1 over the last 2 dimensions",
+        lambda x: float(x.abs().amax()) == 1,
+    ),
+    (
+        lambda: F.normalize(normal(N, 4, 9).flatten(1)).view(N, 4, 3, 3),
+        "norm of 1 over the last 3 dimensions",
+        lambda x: torch.allclose(x.flatten(1).norm(dim=1), torch.ones(N)),
+    ),
+    (
+        lambda: torch.rand(N * N).div_(N).softmax(0).view(N, N),
+        "sum of 1 over the last 2 dimensions",
+        lambda x: bool((x > 0).all()),
+    ),
     (symmetric, "symmetric", lambda x: torch.equal(x, x.T)),
     (lambda: torch.block_diag(normal(48, 48), normal(48, 48)), "banded", lambda x: not x[:48, 48:].any()),
     (gram, "symmetric", lambda x: bool(torch.linalg.eigvalsh(x.double()).amin() > -1e-5)),
@@ -90,6 +123,35 @@ def test_varied_values_keep_what_was_found(draw: Draw, words: str, kept: Callabl
     assert (made.shape, made.dtype) == (first.shape, first.dtype)
 
 
+def test_of_rotations_other_rotations_are_made() -> None:
+    def draw() -> list[torch.Tensor]:
+        turns = torch.linalg.qr(normal(N, 3, 3))[0]
+        return [turns * torch.linalg.det(turns).sign()[:, None, None]]
+
+    sets = drawn(draw)
+    structure = find_structure(sets)
+    for seed in range(8):
+        made = vary(structure.tensors[0], sets[0][0], Variation.VALUES, seed)
+        assert torch.allclose(torch.linalg.det(made), torch.ones(N), atol=1e-5)
+
+
+def test_shuffled_elements_keep_what_was_found_and_lose_everything_else() -> None:
+    def draw() -> list[torch.Tensor]:
+        return [normal(N, N).tril(), normal(N, N).sort(0).values, normal(N, N).softmax(-1), torch.randperm(N)]
+
+    sets = drawn(draw)
+    structures = find_structure(sets).tensors
+    triangle, columns, rows, order = (shuffled(*pair, 0) for pair in zip(structures, sets[0], strict=True))
+    assert torch.equal(triangle, triangle.tril()) and not torch.equal(triangle, sets[0][0])
+    assert bool((columns.diff(dim=0) < 0).any())
+    assert torch.equal(rows[rows[:, 0].argsort()], sets[0][2][sets[0][2][:, 0].argsort()])
+    assert torch.equal(order.sort().values, torch.arange(N)) and not torch.equal(order, sets[0][3])
+    assert [
+        torch.equal(one.flatten().sort().values, other.flatten().sort().values)
+        for one, other in zip((triangle, columns), sets[0], strict=False)
+    ] == [True, True]
+
+
 def test_rows_that_sum_to_one_get_other_extremes() -> None:
     sets = drawn(lambda: [normal(N, N).softmax(-1)])
     (made,) = varied(find_structure(sets), sets[0], Variation.VALUES)
@@ -112,6 +174,8 @@ WHOLE: list[tuple[Draw, Callable[[torch.Tensor], bool]]] = [
     (lambda: torch.stack([torch.randint(1000, (512,)), torch.randint(10, (512,))]), lambda x: bool(x[1].amax() < 10)),
     (lambda: torch.stack([torch.randint(1000, (512,)), torch.randint(10, (512,))], 1),
      lambda x: bool(x[:, 1].amax() < 10)),
+    (lambda: torch.stack([torch.arange(512), torch.arange(512) + 1])[:, torch.randperm(512)],
+     lambda x: torch.equal(x[0] + 1, x[1])),
     (lambda: torch.randint(50, (512,)).where(torch.rand(512) > 0.2, -100),
      lambda x: bool(((x >= 0) | (x == -100)).all())),
     (lambda: torch.randint(-9, 9, (64, 64), dtype=torch.int8).tril(), lambda x: torch.equal(x, x.tril())),
