@@ -2,9 +2,8 @@
 
 The evidence, strongest first:
 
-1. Every output value is representable in the lower format, which is no coincidence for so many values. 2. The errors
-match, element by element, those of a float64 reference with inputs rounded to the lower precision (`probes`). 3. The
-error has the size of the lower precision's arithmetic, 0.3 to 8 unit round-offs, and lies in many elements.
+1. Every output value is representable in the lower format, which is no coincidence for so many values. 2. The error has
+the size of the lower precision's arithmetic, 0.3 to 8 unit round-offs, and lies in many elements.
 
 Only a kernel whose error is far above the reference's gets a finding. A reference that computes in TF32 thus allows the
 kernel to do so. An error too large for any precision gets a finding without a name, because a tolerance that is wide
@@ -14,13 +13,13 @@ for small values lets even a wrong formula pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from domain.flags import Figures, Flag, FlagCode
-from validation.evidence.reduced_precision import UNIT_ROUNDOFF, lower_precisions, plain_name, rounded
+from validation.evidence.reduced_precision import UNIT_ROUNDOFF, lower_precisions, rounded
 
 FAR_ABOVE = 30.0
 """Minimum ratio of the kernel's error to the reference's from which the order of summation no longer explains it."""
@@ -28,13 +27,6 @@ FAR_ABOVE = 30.0
 FEWEST = 64
 """Minimum elements for a finding: in fewer, an error's size, direction and grid are luck. In float32 or wider an error
 above `LARGE` counts for any number."""
-
-MIN_CORRELATION = 0.5
-"""Minimum correlation of two error vectors. Unrelated vectors stay under 4/sqrt(elements), so under this from FEWEST
-on."""
-
-ONCE = (0.5, 2.0)
-"""Minimum and maximum ratio of the kernel's error along the probe's error to the probe's error."""
 
 LEAST_ROUNDOFFS, MOST_ROUNDOFFS = 0.3, 8.0
 """Minimum and maximum relative rms error, in unit round-offs. Operands rounded once give 0.4 to 0.6; accumulating in
@@ -75,16 +67,13 @@ class Precision:
 Outputs = Sequence[torch.Tensor]
 
 
-def precision_finding(
-    expected64: Outputs, reference: Outputs, candidate: Outputs, probes: Mapping[str, Outputs] | None = None
-) -> Precision | None:
+def precision_finding(expected64: Outputs, reference: Outputs, candidate: Outputs) -> Precision | None:
     """Compares one call's outputs with the same call in float64; None when no output is floating with finite values.
 
-    `probes` are float64 outputs for inputs rounded by `validation.evidence.reduced_precision.rounded`, by its names.
     Outputs of another shape than expected are skipped: the comparison reports those.
     """
     precisions = [
-        _output(index, *tensors, {name: outputs[index] for name, outputs in (probes or {}).items()})
+        _output(index, *tensors)
         for index, tensors in enumerate(zip(expected64, reference, candidate, strict=True))
         if _comparable(*tensors)
     ]
@@ -97,13 +86,7 @@ def _comparable(expected: torch.Tensor, reference: torch.Tensor, candidate: torc
     return floating and expected.shape == reference.shape == candidate.shape and expected.numel() > 0
 
 
-def _output(
-    index: int,
-    expected: torch.Tensor,
-    reference: torch.Tensor,
-    candidate: torch.Tensor,
-    probes: Mapping[str, torch.Tensor],
-) -> Precision | None:
+def _output(index: int, expected: torch.Tensor, reference: torch.Tensor, candidate: torch.Tensor) -> Precision | None:
     sums = _Sums(expected, reference, candidate)
     if not sums.count or not sums.size:
         return None
@@ -121,7 +104,7 @@ def _output(
         return errors
     suspected_dtype, evidence = None, ""
     if sums.count >= FEWEST:
-        suspected_dtype, evidence = _named(errors.candidate_error, expected, candidate, probes)
+        suspected_dtype, evidence = _named(errors.candidate_error, expected, candidate)
     if suspected_dtype is None and not evidence:
         # A few half-precision numbers may be near zero, and the reference's may be right, both by chance.
         can_judge = sums.count >= FEWEST or bool(lower_precisions(candidate.dtype))
@@ -151,24 +134,13 @@ def _part(error: float) -> str:
     return "as large as the values" if error >= 1 else f"{error:.2g} of the values (rms)"
 
 
-def _named(
-    error: float, expected: torch.Tensor, candidate: torch.Tensor, probes: Mapping[str, torch.Tensor]
-) -> tuple[str | None, str]:
+def _named(error: float, expected: torch.Tensor, candidate: torch.Tensor) -> tuple[str | None, str]:
     for precision in lower_precisions(candidate.dtype):
         if _on_grid(candidate, precision) and not _on_grid(expected.to(candidate.dtype), precision):
-            name = plain_name(precision)
-            return name, f"every one of its {candidate.numel()} values is a {name} number"
-    likeness = {name: _likeness(expected, candidate, probe) for name, probe in probes.items()}
-    best = max(likeness, key=lambda name: likeness[name], default=None)
-    if best is not None and likeness[best] >= MIN_CORRELATION:
-        name = plain_name(best)
-        return name, (
-            f"the errors are those of inputs rounded to {name} (correlation {likeness[best]:.2f} over "
-            f"{candidate.numel()} elements)"
-        )
+            return precision, f"every one of its {candidate.numel()} values is a {precision} number"
     sized = [
         name
-        for name in dict.fromkeys(plain_name(precision) for precision in lower_precisions(candidate.dtype))
+        for name in lower_precisions(candidate.dtype)
         if LEAST_ROUNDOFFS <= error / UNIT_ROUNDOFF[name] <= MOST_ROUNDOFFS
     ]
     if not sized:
@@ -241,28 +213,6 @@ def _on_grid(tensor: torch.Tensor, precision: str) -> bool:
             return False
         counted += int((values.isfinite() & (values != 0)).sum())
     return counted >= FEWEST
-
-
-def _likeness(expected: torch.Tensor, candidate: torch.Tensor, probe: torch.Tensor) -> float:
-    """Correlation of the kernel's error with the probe's; 0.0 unless the kernel's contains the probe's about once.
-
-    The part of both errors in proportion to the expected values is removed first: an output that is only scaled is not
-    a rounded one.
-    """
-    if probe.shape != expected.shape:
-        return 0.0
-    inner = torch.zeros(3, 3, dtype=torch.float64, device=expected.device)
-    for want, actual, probed in _pieces(expected, candidate, probe):
-        finite = want.isfinite() & actual.isfinite() & probed.isfinite()
-        vectors = torch.stack([want[finite], (actual - want)[finite], (probed - want)[finite]])
-        inner += vectors @ vectors.T
-    ((size, along, along_probe), (_, error, common), (_, _, likely)) = inner.tolist()
-    if size <= 0:
-        return 0.0
-    common, error, likely = common - along * along_probe / size, error - along**2 / size, likely - along_probe**2 / size
-    if error <= 0 or likely <= 0 or not ONCE[0] <= common / likely <= ONCE[1]:
-        return 0.0
-    return float(common / math.sqrt(error * likely))
 
 
 def _pieces(*tensors: torch.Tensor, dtype: torch.dtype = torch.float64) -> Iterator[tuple[torch.Tensor, ...]]:

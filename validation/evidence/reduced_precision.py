@@ -9,14 +9,13 @@ TF32_DROPPED_BITS = 13
 
 CASTS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-TF32, TF32_CUT = "tf32", "tf32, cut off"
-"""Matrix units get float32 operands either rounded by the kernel, or truncate them themselves."""
+TF32 = "tf32"
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, TF32: 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 LOWER: dict[torch.dtype, tuple[str, ...]] = {
-    torch.float64: ("bfloat16", "float16", TF32, TF32_CUT, "float32"),
-    torch.float32: ("bfloat16", "float16", TF32, TF32_CUT),
+    torch.float64: ("bfloat16", "float16", TF32, "float32"),
+    torch.float32: ("bfloat16", "float16", TF32),
 }
 """The precisions below a dtype that kernels fall back to, coarsest first."""
 
@@ -26,11 +25,6 @@ def lower_precisions(dtype: torch.dtype) -> tuple[str, ...]:
     return LOWER.get(dtype, ())
 
 
-def plain_name(precision: str) -> str:
-    """The name of a precision without its way of rounding."""
-    return precision.split(",")[0]
-
-
 def rounded(tensor: torch.Tensor, precision: str) -> torch.Tensor:
     """A tensor of the same dtype with every element rounded to `precision`; a tensor that is not floating is returned
     as is."""
@@ -38,8 +32,6 @@ def rounded(tensor: torch.Tensor, precision: str) -> torch.Tensor:
         return tensor
     if precision in CASTS:
         return tensor.to(CASTS[precision]).to(tensor.dtype)
-    words = tensor.to(torch.float32).view(torch.int32)
-    if precision == TF32:
-        words = words + (1 << TF32_DROPPED_BITS - 1)
+    words = tensor.to(torch.float32).view(torch.int32) + (1 << TF32_DROPPED_BITS - 1)
     whole = (words >> TF32_DROPPED_BITS << TF32_DROPPED_BITS).view(torch.float32)
     return torch.where(tensor.isfinite(), whole.to(tensor.dtype), tensor)
