@@ -24,7 +24,8 @@ from tasks.correctness.input_batches import Arguments, SeparateSets, StackedSets
 from tasks.correctness.input_mixing import MixedInputs
 from tasks.runtime.freeze import frozen
 from tasks.runtime.kernel_run import KernelRun
-from validation.compare.bitwise import fingerprint, identical
+from validation.compare.bitwise import identical
+from validation.evidence.determinism import fingerprint
 from validation.inputs.contract_inputs import ContractInputs
 from validation.seeds import derive_seed
 
@@ -317,7 +318,8 @@ class TrialInputs:
         self._fingerprints = self._fingerprints or []
         for number in range(len(self._fingerprints), len(self._stored)):
             drawn = self._stored[number]
-            self._fingerprints.append([fingerprint(tensor) for tensor in values.leaves(drawn, torch.Tensor)])
+            tensors = values.leaves(drawn, torch.Tensor)
+            self._fingerprints.append([fingerprint(tensor, self._secret) for tensor in tensors])
             self._stored[number] = values.replace(drawn, torch.Tensor, without_contents)
 
     def _sets_equal(self) -> bool:

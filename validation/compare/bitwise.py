@@ -76,21 +76,6 @@ def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     return all(torch.equal(a, b) for _, a, b in _equality_pieces(one, other))
 
 
-def fingerprint(tensor: torch.Tensor) -> int:
-    """A number that tensors of one shape share if their bits are equal, and random ones do not: 64 bits.
-
-    Each element's bits count with an odd weight, so that a single changed element always shows. Whoever chooses several
-    elements can keep the number.
-    """
-    words = bits(tensor)
-    total = torch.zeros((), dtype=torch.int64, device=words.device)
-    for index, (block,) in enumerate(blocks([words], COUNTED)):
-        values = block.reshape(-1).to(torch.int64)
-        weights = torch.arange(1, 2 * values.numel(), 2, device=words.device)
-        total += (values * weights).sum() * (2 * index + 1)
-    return int(total)
-
-
 def differing(one: torch.Tensor, other: torch.Tensor, limit: int) -> torch.Tensor:
     """A bool for each row: whether two stacks of one dtype and shape, [rows, *shape], differ there in any bit.
 
