@@ -151,7 +151,7 @@ def main() -> None:
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
     with no_device_visible():
         preload()
-        # A zygote that was started early learns only here for which device, and which tools its runners may use.
+        # For which device, and which tools its runners may use.
         set_up = control.receive()
         arch: str | None = set_up["arch"]
         gpu = arch is not None

@@ -25,47 +25,12 @@ from sandbox.supervisor.runner_process import RunnerProcess
 ZYGOTE_START_S = 120.0
 
 
-class ZygoteProcess:
-    """The process of a zygote, which imports libraries at once; `Zygote` then sets it up.
-
-    Its folder has to outlive it. It dies with the thread that started it.
-    """
-
-    def __init__(self, folder: Path, *, gpu: bool) -> None:
-        self.folder = folder
-        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with child_end:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sandbox.runner.zygote", str(child_end.fileno())],
-                cwd=folder,
-                env=clean_environment(folder, interpret=not gpu),
-                pass_fds=[child_end.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self.control = Channel(parent_end)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        """Ends it; every runner dies with it (PR_SET_PDEATHSIG)."""
-        self._process.kill()
-        self._process.wait()
-        self.control.close()
-
-
 class Zygote:
     """A running zygote; `runner()` forks a process from it.
 
     The folders of submissions lie below `folder`; `tools` are further paths that they may read and execute. `arch` is
     the GPU's ("sm_90"), or None on a host without a GPU, where Triton interprets. `register` records every forked
-    process. `process` was started earlier in that folder, if given.
+    process. Its folder has to outlive it. It dies with the thread that started it.
     """
 
     def __init__(
@@ -76,10 +41,18 @@ class Zygote:
         memory_limit: int,
         tools: Sequence[Path] = (),
         register: ProcessRegister | None = None,
-        process: ZygoteProcess | None = None,
     ) -> None:
-        self._process = process or ZygoteProcess(folder, gpu=arch is not None)
-        self._control = self._process.control
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with child_end:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "sandbox.runner.zygote", str(child_end.fileno())],
+                cwd=folder,
+                env=clean_environment(folder, interpret=arch is None),
+                pass_fds=[child_end.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._control = Channel(parent_end)
         self._control.sock.settimeout(ZYGOTE_START_S)
         self._memory_limit = memory_limit
         self._register = register
@@ -98,7 +71,7 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        return self._process.alive
+        return self._process.poll() is None
 
     def private_folder(self, folder: Path) -> Path:
         """Makes the folder for the runners of one submission, closed to all others if the host allows that."""
@@ -161,7 +134,9 @@ class Zygote:
 
     def close(self) -> None:
         """Ends the zygote; every runner dies with it (PR_SET_PDEATHSIG)."""
-        self._process.close()
+        self._process.kill()
+        self._process.wait()
+        self._control.close()
 
     def _ask(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         try:

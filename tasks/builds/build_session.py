@@ -25,7 +25,6 @@ from sandbox.isolation.uid import allow_traversal
 from sandbox.supervisor.process_register import ProcessRegister
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
-from tasks.builds.early_zygote import WORK, EarlyZygote
 from tasks.builds.local_cache import BuildCache, key_of
 from tasks.builds.shared_cache import BuildTarget, SharedBuilds
 from tasks.node import device_info, tool_lookup
@@ -43,18 +42,14 @@ BUILDERS_ARENA = 1 << 30
 class BuildSession:
     """Builds for one target; `close` ends everything it started. Contains no submission data."""
 
-    def __init__(self, target: Target, name: str | None = None, early: EarlyZygote | None = None) -> None:
-        """`name` identifies the maker of its builds to others; by default it is the host name.
-
-        `early` becomes this session's, if given: its folder and its zygote.
-        """
+    def __init__(self, target: Target, name: str | None = None) -> None:
+        """`name` identifies the maker of its builds to others; by default it is the host name."""
         make_private(settings().state_dir, "STATE_DIR")
         self._compilers = Compilers(settings().state_dir / "toolchains")
         self.target = replace(target, toolchain=self._compilers.folder)
         self.name = name or socket.gethostname()
         self.arena_limit = BUILDERS_ARENA
-        self._own_folder = early.folder if early is not None else ScratchDir(settings().state_dir / WORK)
-        self._early_process = early.process if early is not None else None
+        self._own_folder = ScratchDir(settings().state_dir / "work")
         self.register = ProcessRegister(settings().state_dir / "processes")
         self.register.add(os.getpid())
         self.folder = self._own_folder.path
@@ -68,24 +63,18 @@ class BuildSession:
     @property
     def zygote(self) -> Zygote:
         """The zygote; started on first use, and restarted if it has died."""
-        if any(process is not None and not process.alive for process in (self._zygote, self._early_process)):
+        if self._zygote is not None and not self._zygote.alive:
             self._discard()
         if self._zygote is None:
             toolchain = self.target.toolchain
             tools = [*([Path(toolchain)] if toolchain is not None else []), *tool_lookup.folders()]
-            try:
-                self._zygote = Zygote(
-                    self.folder,
-                    arch=self.target.arch,
-                    memory_limit=settings().runner_memory,
-                    tools=tools,
-                    register=self.register,
-                    process=self._early_process,
-                )
-            except InfrastructureFault:
-                self._discard()  # The next job starts another, not the early one once more.
-                raise
-            self._early_process = None
+            self._zygote = Zygote(
+                self.folder,
+                arch=self.target.arch,
+                memory_limit=settings().runner_memory,
+                tools=tools,
+                register=self.register,
+            )
         return self._zygote
 
     def build_key(self, kernel: Kernel, example: Any = None, *, gradients: bool = False) -> str:
@@ -166,10 +155,9 @@ class BuildSession:
         return Session(runner, self.target, self.arena_limit)
 
     def _discard(self) -> None:
-        for process in (self._zygote, self._early_process):
-            if process is not None:
-                process.close()
-        self._zygote = self._early_process = None
+        if self._zygote is not None:
+            self._zygote.close()
+        self._zygote = None
 
 
 def deadline_in(seconds: float) -> float:

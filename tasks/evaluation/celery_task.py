@@ -14,7 +14,6 @@ from domain.request import Request
 from domain.result import Report
 from domain.settings import settings
 from tasks.app import app
-from tasks.builds.early_zygote import early_zygote
 from tasks.evaluation.attempt_monitor import AttemptMonitor, Superseded
 from tasks.evaluation.shared_counters import board
 from tasks.jobs.admission import Limits
@@ -152,7 +151,6 @@ def device_model() -> str:
 
 def run_pipeline(request: Request, callbacks: JobCallbacks) -> Report:
     """Run the pipeline in this process. Imported here, because it loads torch, which only pool children may load."""
-    early_zygote()  # Before torch is imported here.
     from tasks.evaluation.pipeline import run
     from tasks.runtime.worker_context import worker_context
 

@@ -33,7 +33,6 @@ from sandbox.supervisor.arena_eviction import ArenaEviction
 from sandbox.supervisor.session import Session
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.builds.build_session import BuildSession, deadline_in
-from tasks.builds.early_zygote import EarlyZygote, early_zygote
 from tasks.node.device_info import detect
 from tasks.node.device_lease import quiet, stays_free
 from tasks.node.gpu_process_owners import CardOwners
@@ -82,8 +81,8 @@ needs it again within 0.05 s, through another child."""
 class WorkerContext(BuildSession):
     """Made for a pool child's first job; `close` ends everything that it started."""
 
-    def __init__(self, early: EarlyZygote | None = None) -> None:
-        super().__init__(detect_target(), early=early)
+    def __init__(self) -> None:
+        super().__init__(detect_target())
         self.device = Device(self.target.device)
         if not self.device.is_cuda:
             # As in a runner (sandbox.isolation.clean_env). On busy cores two threads wait for each other and take 7 ms
@@ -366,7 +365,7 @@ class WorkerContext(BuildSession):
 @cache
 def worker_context() -> WorkerContext:
     """This process's worker context, made on first use."""
-    return WorkerContext(early_zygote())
+    return WorkerContext()
 
 
 def detect_target() -> Target:

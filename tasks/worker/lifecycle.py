@@ -31,7 +31,6 @@ from domain.settings import settings
 from sandbox.isolation import layer_probe
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
-from tasks.builds.early_zygote import early_zygote
 from tasks.evaluation import self_test
 from tasks.evaluation.celery_task import requeue_or_end
 from tasks.evaluation.shared_counters import board
@@ -193,10 +192,6 @@ def set_up_child(**_: Any) -> None:
     # Importing takes seconds that the first job then need not wait for. On a host's few cores only the child that gets
     # the first job does it. The thread starts no process, because processes end with the thread that started them.
     if device_info.detect().is_gpu or current_process().index == 0:
-        try:
-            early_zygote()
-        except (InfrastructureFault, OSError) as error:  # The first job fails with the same error and reports it.
-            log.error("no zygote could be started before the first job: %s", error)
         Thread(target=_load_pipeline, name="pipeline's imports", daemon=True).start()
 
 
@@ -226,9 +221,6 @@ def close_worker(**_: Any) -> None:
 
         if worker_context.cache_info().currsize:
             worker_context().close()
-            return
-    if early_zygote.cache_info().currsize and (unused := early_zygote()) is not None:
-        unused.close()
 
 
 def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:

@@ -109,16 +109,6 @@ def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_proces
     until(lambda: redis.llen("evaluate") == redis.hlen("unacked") == 0)
 
 
-def test_one_pool_child_has_a_zygote_before_the_first_job(worker: psutil.Process) -> None:
-    def zygotes() -> list[str]:
-        lines = [command_line(each) for each in worker.children(recursive=True)]
-        return [" ".join(line) for line in lines if "-P" in line]
-
-    until(lambda: len(zygotes()) == 1, START_S)
-    assert "sandbox.runner.zygote" in zygotes()[0]
-    assert not any("libtorch" in region.path for region in worker.memory_maps())
-
-
 @pytest.mark.slow  # As a fault of the short campaign of tests/chaos; the next one too.
 def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     worker: psutil.Process, records: JobStore, redis: Redis
