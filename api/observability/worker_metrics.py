@@ -60,12 +60,6 @@ def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]
         "Time in which a job of this worker held the device: load, validate and time. Its rate is the utilisation.",
         {worker.name: counters.get(f"run_seconds_by_worker:{worker.name}", 0.0) for worker in alive},
     )
-    yield _each(
-        GaugeMetricFamily,
-        "pooled_runners",
-        "Pooled runners with a context, in all pool children together; only on a GPU.",
-        {name: reading["standbys"] for name, reading in readings_by_worker.items() if "standbys" in reading},
-    )
     yield _stored_builds(alive, readings_by_worker)
     yield from _shared_builds(redis)
     yield from _gpu_metrics([worker for worker in alive if worker.gpu_available], readings_by_worker)

@@ -15,7 +15,6 @@ from domain.result import Report
 from domain.settings import settings
 from tasks.app import app
 from tasks.evaluation.attempt_monitor import AttemptMonitor, Superseded
-from tasks.evaluation.shared_counters import board
 from tasks.jobs.admission import Limits
 from tasks.jobs.artifact_store import fitting
 from tasks.jobs.job_queue import Claim, Message
@@ -170,7 +169,6 @@ def _prepare_next_job() -> None:
 
     try:
         worker_context().refill_pool()
-        board.write(worker_context().pooled_runners_ready)
     except Exception:
         log.exception("preparing the next job failed; the next job prepares what is missing itself")
 

@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 
 Reading = dict[str, Any]
-"""`build_cache_bytes`, `standbys`, `card` (tasks/worker/gpu_sampler.py); unknown readings are omitted."""
+"""`build_cache_bytes`, `card` (tasks/worker/gpu_sampler.py); unknown readings are omitted."""
 
 
 def key(name: str) -> str:

@@ -134,11 +134,6 @@ class WorkerContext(BuildSession):
         self._join_teardown()
         return super().zygote
 
-    @property
-    def pooled_runners_ready(self) -> int | None:
-        """Number of pooled runners with a context; None on the CPU, where runners have none."""
-        return self.runner_pool.ready if self.device.is_cuda else None
-
     def block_context_creation(
         self, cancelled: Callable[[], bool], queue_offset_s: float = 0.0
     ) -> AbstractContextManager[None]:

@@ -33,7 +33,6 @@ from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.evaluation import self_test
 from tasks.evaluation.celery_task import requeue_or_end
-from tasks.evaluation.shared_counters import board
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.name_claim import claim
 from tasks.fleet.quarantine import Quarantine
@@ -188,7 +187,6 @@ def set_up_child(**_: Any) -> None:
     # process, which lets the job finish.
     os.setpgid(0, 0)
     die_with_parent(os.getppid())
-    board.write(None)
     # Importing takes seconds that the first job then need not wait for. On a host's few cores only the child that gets
     # the first job does it. The thread starts no process, because processes end with the thread that started them.
     if device_info.detect().is_gpu or current_process().index == 0:

@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tasks.evaluation.shared_counters import board
 from tasks.fleet.worker_readings import Reading
 from tasks.node.device_info import Device
 from tasks.worker.gpu_sampler import CardSampler
@@ -16,7 +15,7 @@ CACHE_EVERY_S = 30.0
 
 
 class Gauges:
-    """Gauges of one worker: its card, its children's pooled runners, its node's build cache."""
+    """Gauges of one worker: its card, and its node's build cache."""
 
     def __init__(self, device: Device, builds: Path) -> None:
         """`builds` is the folder of the build cache."""
@@ -31,7 +30,6 @@ class Gauges:
             self._cache_bytes, self._measured_at = cached_build_bytes(self._builds), time.monotonic()
         gauges = {
             "build_cache_bytes": self._cache_bytes,
-            "standbys": board.ready_runners(),
             "card": self._sampler.reading() if self._sampler is not None else None,
         }
         return {name: value for name, value in gauges.items() if value is not None}

@@ -18,7 +18,7 @@ from tests.compose.project import ROOT, Project
 
 DEADLINE_S = 150.0
 POLL_S = 1.0
-NONE_HERE = ("kernel_eval_gpu_", "kernel_eval_pooled_runners", "kernel_eval_builder_builds_total")
+NONE_HERE = ("kernel_eval_gpu_", "kernel_eval_builder_builds_total")
 """What only a worker on a GPU tells, or a builder."""
 
 

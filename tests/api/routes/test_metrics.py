@@ -28,7 +28,6 @@ COUNTS = {
     *("jobs", "queue_limit", "broker_up", "workers", "worker_info", "worker_quarantined", "worker_slots", "gpu_up"),
     *(
         "worker_consecutive_faults",
-        "pooled_runners",
         "build_messages",
         "gpu_ecc_uncorrected_errors",
         "gpu_clock_throttled",
@@ -65,7 +64,7 @@ def value(found: dict[str, Metric], sample: str, **labels: str) -> float | None:
 @pytest.fixture
 def full(client: FlaskClient, redis: Redis, records: JobStore) -> dict[str, Metric]:
     """With two workers, one of them on a GPU, and a job of each kind."""
-    told: dict[str, Any] = {"standbys": 5, "build_cache_bytes": 4096, "card": CARD}
+    told: dict[str, Any] = {"build_cache_bytes": 4096, "card": CARD}
     Heartbeat(redis, "gpu1@node", GPU, 4, {}, lambda: "Xid 79", lambda: told).beat()
     Heartbeat(redis, "cpu0@node", CPU, 2, {}, readings=lambda: {"build_cache_bytes": 4096}).beat()
     redis.set("builds:bytes", 5)
@@ -146,7 +145,7 @@ def test_the_figures_of_jobs_are_true(full: dict[str, Metric], client: FlaskClie
 def test_the_figures_of_workers_are_true(full: dict[str, Metric]) -> None:
     assert (value(full, "workers", state="taking_jobs"), value(full, "workers", state="quarantined")) == (1, 1)
     assert (value(full, "shared_builds_bytes"), value(full, "build_messages")) == (5, 3)
-    assert (value(full, "worker_quarantined", worker="gpu1@node"), value(full, "pooled_runners")) == (1, 5)
+    assert value(full, "worker_quarantined", worker="gpu1@node") == 1
     (kept,) = full["kernel_eval_build_cache_bytes"].samples
     assert kept.value == 4096, "once for a node, not for each of its workers"
     assert value(full, "gpu_sm_clock_hertz") == 1980e6

@@ -192,7 +192,7 @@ def test_idle_contexts_give_way_and_are_made_again(worker: WorkerContext) -> Non
     small = module("ModelNew", "return torch.relu(x)", 16)
     assert judged(worker, small, module("Model", "return torch.relu(x)", 16)).outcome.status is Status.PASSED
     worker.refill_pool()
-    ready, free = worker.pooled_runners_ready, worker.device.free
+    ready, free = worker.runner_pool.ready, worker.device.free
     assert ready
     began = time.monotonic()
     worker.end_idle_runners()
@@ -200,4 +200,4 @@ def test_idle_contexts_give_way_and_are_made_again(worker: WorkerContext) -> Non
     assert worker.device.free - free >= ready * (300 << 20)
     assert judged(worker, small, module("Model", "return torch.relu(x)", 16)).outcome.status is Status.PASSED
     worker.refill_pool()
-    assert worker.pooled_runners_ready
+    assert worker.runner_pool.ready

@@ -1,4 +1,4 @@
-"""What a worker measures of itself: its card through a process of its own, its children's word, its kept builds."""
+"""What a worker measures of itself: its card through a process of its own, its kept builds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import billiard
 import pytest
 from redis import Redis
 
-from tasks.evaluation.shared_counters import MAX_CHILDREN, SharedCounters
 from tasks.fleet.heartbeat import Heartbeat, workers
 from tasks.fleet.worker_readings import Reading, key, readings
 from tasks.node.device_info import CPU, Device, detect
@@ -47,26 +45,6 @@ def test_a_worker_lives_whatever_becomes_of_its_metrics(redis: Redis) -> None:
     Heartbeat(redis, "cpu0@here", CPU, 2, {}, readings=full).beat()
     assert [worker.name for worker in workers(redis)] == ["cpu0@here"]
     assert readings(redis, ["cpu0@here"]) == {"cpu0@here": {}}
-
-
-def test_children_tell_their_main_process() -> None:
-    board = SharedCounters()
-    assert board.ready_runners() is None
-
-    def child(index: int, standbys: int | None) -> None:
-        process = billiard.Process(target=board.write, args=(standbys,))
-        process.index = index
-        process.start()
-        process.join()
-        assert process.exitcode == 0
-
-    child(0, 3)
-    child(MAX_CHILDREN - 1, 2)
-    assert board.ready_runners() == 5
-    child(0, None)
-    assert board.ready_runners() == 2, "the child in its place has none yet"
-    board.write(7)
-    assert board.ready_runners() == 2, "the main process is no child"
 
 
 @pytest.mark.skipif(detect().is_gpu, reason="there is a driver")
