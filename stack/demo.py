@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import signal
 import time
 
 import httpx
-from rich.live import Live
 
 from domain.settings import Settings
 from stack import demo_report, environment
@@ -52,25 +50,23 @@ def demo(settings: Settings) -> int:
 
 
 def _run(stack: Stack, console: Terminal) -> list[Trial]:
-    """Sends all examples and polls until every job is done or time is over; shows the table meanwhile."""
+    """Sends all examples and polls until every job is done or time is over; prints a line for each finished job."""
     deadline = time.monotonic() + DEADLINE_S
     with httpx.Client(base_url=stack.url, timeout=REQUEST_S, trust_env=False) as client:
         # Slow compilations come last: without a GPU, a compiler would disturb the timing of other jobs.
         examples = sorted(every_example(), key=lambda example: int(example.body["timeout"]))
         trials = [Trial.post(client, example, example.expected(gpu=bool(stack.gpus))) for example in examples]
         trials.sort(key=lambda trial: trial.example.name)
-        reported: set[str] = set()
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            for beat in itertools.count():
-                for trial in (trial for trial in trials if not trial.done):
-                    _poll(trial, client)
-                if console.is_terminal:
-                    live.update(demo_report.table(trials, beat), refresh=True)
-                else:
-                    _print_progress(trials, reported, console)
-                if all(trial.done for trial in trials) or time.monotonic() > deadline:
-                    break
-                stack.tick(BEAT_S)
+        waiting = trials
+        while waiting and time.monotonic() < deadline:
+            stack.tick(BEAT_S)
+            for trial in waiting:
+                _poll(trial, client)
+                if trial.done:
+                    count = sum(each.done for each in trials)
+                    console.print(f"  {count}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
+            waiting = [trial for trial in trials if not trial.done]
+    console.print()
     console.print(demo_report.table(trials))
     return trials
 
@@ -79,14 +75,6 @@ def _poll(trial: Trial, client: httpx.Client) -> None:
     # The API may be restarting; only the deadline ends the demo.
     with contextlib.suppress(httpx.HTTPError):
         trial.poll(client)
-
-
-def _print_progress(trials: list[Trial], reported: set[str], console: Terminal) -> None:
-    """Prints a line for each finished job, where there is no terminal."""
-    for trial in trials:
-        if trial.done and trial.job_id not in reported:
-            reported.add(trial.job_id)
-            console.print(f"  {len(reported)}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
 
 
 def _conclude(trials: list[Trial], console: Terminal, seconds: float, logs: str) -> int:

@@ -8,51 +8,28 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from api.pages.words import figure
 from stack.example_run import Trial
 
-SIGNIFICANT = 3
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 WIDTH = 116
 """Columns of the table, used where the output is no terminal."""
 
 
-def table(trials: list[Trial], beat: int = 0) -> RenderableType:
-    """All trials, and below them the reasons of unexpected results; `beat` turns the spinner."""
+def table(trials: list[Trial]) -> RenderableType:
+    """All trials, and below them the reasons of unexpected results."""
     view = Table(header_style="bold", pad_edge=False, box=None)
     for title in ("", "example", "expected", "verdict", "ms per call", "speed-up [95 %]", "job"):
         view.add_column(title, no_wrap=True, justify="right" if title in ("ms per call", "job") else "left")
     for trial in trials:
-        view.add_row(*_row(trial, SPINNER[beat % len(SPINNER)]))
+        view.add_row(*_row(trial))
     wrong = [trial for trial in trials if trial.done and not trial.as_expected]
     return Group(view, *(Text(f"{trial.example.name}: {trial.detail}", style="red") for trial in wrong))
 
 
-def significant(value: float) -> str:
-    """Three significant digits, never in scientific notation: 0.00414, 12.3, 1240."""
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{SIGNIFICANT}g}")
-    digits = 0
-    while digits < 12 and round(rounded, digits) != rounded:
-        digits += 1
-    return f"{rounded:.{digits}f}"
-
-
-def _row(trial: Trial, spinner: str) -> list[Text]:
-    seconds = Text(f"{trial.seconds:.1f} s")
-    name, expected = Text(trial.example.name), Text(trial.expected)
-    if not trial.done:
-        return [
-            Text(spinner, style="yellow"),
-            name,
-            expected,
-            Text(trial.state_text, style="yellow"),
-            Text(),
-            Text(),
-            seconds,
-        ]
+def _row(trial: Trial) -> list[Text]:
     style = "green" if trial.as_expected else "bold red"
     mark = Text("✓" if trial.as_expected else "✗", style=style)
+    name, expected, seconds = Text(trial.example.name), Text(trial.expected), Text(f"{trial.seconds:.1f} s")
     times, speedup = Text(_times(trial.result)), Text(_speedup(trial.speedup))
     return [mark, name, expected, Text(trial.got, style=style), times, speedup, seconds]
 
@@ -62,9 +39,9 @@ def _times(result: dict[str, Any]) -> str:
     kernel = result.get("kernel_exec_result") or {}
     if not kernel.get("timing"):
         return ""
-    own = significant(kernel["runtime"])
+    own = figure(kernel["runtime"])
     reference = (result.get("ref_runtime") or {}).get("mean")
-    return f"{significant(reference)} → {own}" if reference else own
+    return f"{figure(reference)} → {own}" if reference else own
 
 
 def _speedup(speedup: dict[str, Any] | None) -> str:
@@ -72,6 +49,6 @@ def _speedup(speedup: dict[str, Any] | None) -> str:
         return ""
     if speedup["ci_high"] is None:
         if speedup["ci_low"] == 0:
-            return f"{significant(speedup['ratio'])}×, of too few windows for an interval"
-        return f"at least {significant(speedup['ci_low'])}×"
-    return f"{significant(speedup['ratio'])}× [{significant(speedup['ci_low'])} – {significant(speedup['ci_high'])}]"
+            return f"{figure(speedup['ratio'])}×, of too few windows for an interval"
+        return f"at least {figure(speedup['ci_low'])}×"
+    return f"{figure(speedup['ratio'])}× [{figure(speedup['ci_low'])} – {figure(speedup['ci_high'])}]"

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from domain.job import TERMINAL, State
+from domain.job import TERMINAL
 from domain.result import Status
 from stack.example import Example
 
@@ -48,14 +48,6 @@ class Trial:
     @property
     def result(self) -> dict[str, Any]:
         return (self.job or {}).get("result") or {}
-
-    @property
-    def state_text(self) -> str:
-        """The job's state and stage."""
-        job = self.job or {"state": State.QUEUED, "stage": State.QUEUED}
-        if job["state"] == State.QUEUED and job.get("queue_position") is not None:
-            return f"queued, {job['queue_position']} before it" if job["queue_position"] else "queued, next"
-        return str(job["state"]) if job["state"] == job.get("stage") else f"{job['state']}: {job.get('stage')}"
 
     @property
     def got(self) -> str:

@@ -115,10 +115,10 @@ class Ledger:
         self.until_healthy()
         began = time.monotonic()
         slow = self.post(SLOW)
-        while not slow.done and slow.state_text.partition(":")[0] != "running":
+        while not slow.done and slow.got != "running":
             slow.poll(self.client)
             time.sleep(POLL_S)
-        running = slow.state_text
+        running = slow.got
         self.project.write(TAG=tag)
         self.project.compose("up", "-d")
         took = time.monotonic() - began

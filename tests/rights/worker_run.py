@@ -160,7 +160,7 @@ def _judged(client: httpx.Client, redis: Redis, those: list[Example], *, gpu: bo
     while waiting := [trial for trial in trials if not trial.done]:
         reasons = [worker.quarantined for worker in workers(redis) if worker.quarantined]
         assert not reasons, f"the worker is quarantined: {reasons}"
-        assert time.monotonic() < deadline, [(trial.example.name, trial.state_text) for trial in waiting]
+        assert time.monotonic() < deadline, [(trial.example.name, trial.got) for trial in waiting]
         for trial in waiting:
             trial.poll(client)
         time.sleep(POLL_S)
