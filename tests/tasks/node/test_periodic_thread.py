@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
@@ -83,16 +82,6 @@ def test_workers_skips_an_unreadable_heartbeat(note: str, redis: Redis) -> None:
     records = JobStore(redis, ttl_s=60)
     records.create("a", EVALUATE)
     Reconciler(redis, records, ttl_s=60).run_once()
-
-
-def test_workers_skips_a_heartbeat_of_wrong_types(redis: Redis) -> None:
-    Heartbeat(redis, "w", CPU, 1, {}).beat()
-    said = json.loads(redis.get("worker:w") or b"")
-    for field, value in {"seen_at": "now", "max_workers": None, "failing": "no", "gpu_available": 1}.items():
-        redis.set("worker:w", json.dumps({**said, field: value}))
-        assert workers(redis) == [], field
-    redis.set("worker:w", json.dumps({**said, "seen_at": int(said["seen_at"])}))
-    assert [worker.name for worker in workers(redis)] == ["w"]
 
 
 def test_a_self_test_that_cannot_be_started_is_started_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
