@@ -254,14 +254,8 @@ def test_full_is_exact() -> None:
         (spec("float32", 2, kind="sorted"), "unknown init kind 'sorted'"),
         (spec("float32", 2, seed=2**70), "does not fit 64 bits"),
         (TensorSpec((2,), "float31"), "unknown dtype"),
-        (TensorSpec((2, 2), strides=(1,)), "1 strides for 2 dimensions"),
         (TensorSpec((2, 2), strides=(1, 1)), "may put two elements"),
-        (TensorSpec((2,), strides=(-1,)), "negative strides"),
         (TensorSpec((2, 2), strides=(1, 0), init=TensorInit("arange")), "varies along a dimension of stride 0"),
-        (TensorSpec((2,), data=TensorData("AAAA", shape=(2,))), r"3 bytes, but \[2\] of float32 takes 8"),
-        (TensorSpec((2,), data=TensorData("!!", shape=(2,))), "not base64"),
-        (TensorSpec((2,), data=TensorData("AAAA", shape=(2,), compress="zlib")), "not zlib"),
-        (TensorSpec((2,), data=TensorData("AAAA", shape=(2,), compress="lzma")), "'none' or 'zlib'"),
     ],
 )
 def test_specs_that_contradict_themselves_are_refused(wrong: TensorSpec, message: str) -> None:
@@ -290,12 +284,6 @@ def test_inline_data_of_known_bits() -> None:
     assert wrapped.data is not None
     lines = "\n".join(textwrap.wrap(wrapped.data.data_b64, 76))
     assert make(TensorSpec((64,), "float64", data=TensorData(lines, "float64", (64,)))).tolist() == list(range(64))
-
-
-def test_a_decompression_bomb_stops_at_the_expected_size() -> None:
-    bomb = base64.b64encode(zlib.compress(bytes(1 << 26))).decode()
-    with pytest.raises(ValueError, match="more than 8 bytes"):
-        make(TensorSpec((2,), data=TensorData(bomb, shape=(2,), compress="zlib")))
 
 
 @pytest.mark.parametrize("name", NAMES)
