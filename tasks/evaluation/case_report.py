@@ -30,7 +30,8 @@ def with_cases(report: Report, cases: JobCases, kernel_runs: Sequence[KernelRun]
     elif results.failed is not None:
         outcome = _wrong(outcome, results)
     elif outcome.comparison is not None:
-        outcome = replace(outcome, comparison=_merged(results))
+        compared = [one.comparison for one in results.visible if one.comparison is not None]
+        outcome = replace(outcome, comparison=merged_comparison(compared))
     timed = results.timed
     timings = [one.timing for one in timed if one.timing is not None]
     references = [one.reference_timing for one in timed if one.reference_timing is not None]
@@ -107,13 +108,12 @@ def _wrong(outcome: Outcome, results: CaseResults) -> Outcome:
     return replace(outcome, status=Status.WRONG_RESULT, message=message, log="", comparison=comparison)
 
 
-def _merged(results: CaseResults) -> Comparison:
-    """One comparison over all visible cases; the kernel was right in each."""
-    each = [one.comparison for one in results.visible if one.comparison is not None]
+def merged_comparison(each: Sequence[Comparison]) -> Comparison:
+    """One comparison over several cases or processes; the kernel was right in each."""
     elements = sum(one.element_count for one in each)
-    primary = each[0]
+    failures = {failure.distribution: failure for one in reversed(each) for failure in one.robustness.failed}
     return replace(
-        primary,
+        each[0],
         calls=sum(one.calls for one in each),
         calls_passed=sum(one.calls_passed for one in each),
         max_abs_diff=max(one.max_abs_diff for one in each),
@@ -123,6 +123,7 @@ def _merged(results: CaseResults) -> Comparison:
         element_count=elements,
         weak_reference=list(dict.fromkeys(flag for one in each for flag in one.weak_reference)),
         layout=list(dict.fromkeys(flag for one in each for flag in one.layout)),
+        robustness=Robustness(list(failures.values())),
         beyond_tolerance=[flag for one in each for flag in one.beyond_tolerance],
     )
 

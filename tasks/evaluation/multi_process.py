@@ -13,12 +13,12 @@ from itertools import chain, pairwise
 
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.request import Request
-from domain.result import Comparison, DeviceReport, Outcome, Report, Robustness, Status, Timing
+from domain.result import DeviceReport, Outcome, Report, Status, Timing
 from domain.speed.headroom import headroom
 from profiling.results.multi_process import pooled_speedup, pooled_timing
 from profiling.roofline.intensity import position_at
 from profiling.stats.stopping_rule import Stop
-from tasks.evaluation.case_report import pooled_cases
+from tasks.evaluation.case_report import merged_comparison, pooled_cases
 from tasks.runtime.build_stage import OFF
 from tasks.runtime.stream_isolation import Queues, initial_queues, run_until_final
 from validation.evidence.determinism import merged
@@ -157,7 +157,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
         timing=timing,
         roofline=position,
         headroom=headroom(timing, position),
-        comparison=_all_calls(comparisons) if comparisons else None,
+        comparison=merged_comparison(comparisons) if comparisons else None,
         determinism=merged(found) if found else None,
         gradients=replace(first, forward=pooled_timing(forward)) if first is not None and forward else first,
     )
@@ -175,26 +175,6 @@ def _with_forward_speedup(pooled: Outcome, outcomes: Sequence[Outcome], referenc
     ratios = [one.gradients.forward_speedup for one in outcomes if one.gradients is not None]
     speedup = pooled_speedup(ratios, _forward(references), _forward(outcomes))
     return replace(pooled, gradients=replace(pooled.gradients, forward_speedup=speedup))
-
-
-def _all_calls(comparisons: Sequence[Comparison]) -> Comparison:
-    """Merge the comparisons of all processes; every call was right in each."""
-    elements = sum(one.element_count for one in comparisons)
-    weighted = sum(one.mean_abs_diff * one.element_count for one in comparisons)
-    failures = {each.distribution: each for one in reversed(comparisons) for each in one.robustness.failed}
-    return replace(
-        comparisons[0],
-        calls=sum(one.calls for one in comparisons),
-        calls_passed=sum(one.calls_passed for one in comparisons),
-        max_abs_diff=max(one.max_abs_diff for one in comparisons),
-        max_rel_diff=max(one.max_rel_diff for one in comparisons),
-        mean_abs_diff=weighted / elements if elements else 0.0,
-        mismatch_count=sum(one.mismatch_count for one in comparisons),
-        element_count=elements,
-        weak_reference=list(dict.fromkeys(finding for one in comparisons for finding in one.weak_reference)),
-        robustness=Robustness(list(failures.values())),
-        beyond_tolerance=[finding for one in comparisons for finding in one.beyond_tolerance],
-    )
 
 
 def _stopped_by_device_time(report: Report) -> Report:
