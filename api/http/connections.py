@@ -11,7 +11,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 from typing import Any
 
 from api.http.limits import (
@@ -19,8 +19,6 @@ from api.http.limits import (
     BODY_S,
     HEAD_BYTES,
     SEND_BYTES,
-    SEND_S,
-    SENDERS,
     SMALL_BODY,
     UNSENT_BYTES,
 )
@@ -54,7 +52,6 @@ class _Unsent:
 
 
 _unsent = _Unsent()
-_senders = BoundedSemaphore(SENDERS)
 
 
 class PatientSocket(socket.socket):
@@ -87,39 +84,19 @@ class PatientSocket(socket.socket):
         return data
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Sends what the client accepts at once; stores the rest for the event loop while there is room, else waits.
+        """Sends what the client accepts at once, and stores the rest for the event loop.
 
-        Raises BrokenPipeError, as for a lost client, where too many threads wait already or the client reads too
-        slowly.
+        Raises BrokenPipeError, as for a lost client, where there is no room for the rest.
         """
         remainder = memoryview(data).cast("B")
         if self.flush():
             remainder = remainder[self._send_some(remainder) :]
         if not remainder:
             return
-        if _unsent.take(len(remainder)):
-            self.unsent += remainder
-        elif _senders.acquire(blocking=False):
-            try:
-                self._send_slowly(remainder)
-            finally:
-                _senders.release()
-        else:
+        if not _unsent.take(len(remainder)):
             self._discard()
             raise BrokenPipeError(errno.EPIPE, "too many clients do not read their answers")
-
-    def _send_slowly(self, remainder: memoryview) -> None:
-        before = self.gettimeout()
-        self.settimeout(SEND_S)
-        try:
-            for part in (memoryview(bytes(self.unsent)), remainder):
-                for start in range(0, len(part), SEND_BYTES):
-                    super().sendall(part[start : start + SEND_BYTES])
-        except TimeoutError as error:
-            raise BrokenPipeError(errno.EPIPE, "the client does not read its answer") from error
-        finally:
-            self.settimeout(before)
-            self._discard()
+        self.unsent += remainder
 
     def flush(self) -> bool:
         """Sends pending bytes as far as the client accepts them at once; returns whether nothing remains."""

@@ -16,9 +16,8 @@ more than a waiting one: it comes back every few seconds, together with the othe
 WAITERS = THREADS * 3 // 4
 """Maximum clients that wait in one process. The other threads stay free for /health and submissions."""
 
-READERS, SENDERS = THREADS // 8, THREADS // 16
-"""Maximum threads of a process that read large bodies, and that wait for slow readers of responses. As many again stay
-free beside them and the waiting clients."""
+READERS = THREADS // 8
+"""Maximum threads of a process that read large bodies. As many again stay free beside them and the waiting clients."""
 
 CONNECTIONS = 4 * THREADS
 """Maximum connections of one process. Beyond it, the oldest connection without a running request is closed for a new
@@ -45,7 +44,7 @@ SEND_S, SEND_BYTES = 10.0, 64 << 10
 """Time within which a client must read that many bytes of a response, in s."""
 
 UNSENT_BYTES = 64 << 20
-"""Maximum bytes of unread responses in one process; no thread waits for these."""
+"""Maximum bytes of unread responses in one process; no thread waits for these. Beyond it a connection is closed."""
 
 LINGER_S = 2.0
 """Time that a closing connection stays open for the client to read its last response, in s."""

@@ -10,7 +10,6 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -28,7 +27,6 @@ from api.http.limits import (
     HEAD_S,
     PROCESSES,
     SEND_BYTES,
-    SENDERS,
     SMALL_BODY,
     THREADS,
 )
@@ -296,28 +294,10 @@ def test_sendall_keeps_what_the_client_does_not_read(monkeypatch: pytest.MonkeyP
             received += theirs.recv(1 << 20)
         ours.shutdown(socket.SHUT_WR)
         assert received + _all(theirs) == answer + b"end"
-        # Without room a thread waits, for a while.
         monkeypatch.setattr(connections, "UNSENT_BYTES", 0)
-        monkeypatch.setattr(connections, "SEND_S", 0.2)
-        with pytest.raises(BrokenPipeError, match="does not read its answer"):
+        with pytest.raises(BrokenPipeError, match="too many"):
             last.sendall(answer)
         assert not last.unsent, "nothing of it is sent afterwards"
-
-
-def test_sendall_refuses_at_once_where_all_senders_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "UNSENT_BYTES", 0)
-    monkeypatch.setattr(connections, "SEND_S", LATE_S)
-    pairs = [socket.socketpair() for _ in range(SENDERS + 1)]
-    with ExitStack() as opened, ThreadPoolExecutor(len(pairs)) as pool:
-        deaf = [opened.enter_context(theirs) for theirs, _ in pairs]
-        sockets = [opened.enter_context(PatientSocket(fileno=ours.detach())) for _, ours in pairs]
-        sends = [pool.submit(each.sendall, bytes(2 << 20)) for each in sockets]
-        (refused,), waiting = wait(sends, return_when=FIRST_COMPLETED)
-        for each in deaf:
-            each.close()
-        with pytest.raises(BrokenPipeError, match="too many"):
-            refused.result()
-        assert all(isinstance(send.exception(), OSError) for send in waiting)
 
 
 def test_deadline_queue_yields_late_connections_in_order() -> None:
