@@ -45,8 +45,6 @@ PULSE_TTL_S = 6
 """Seconds without a pulse after which the owner of an attempt counts as dead."""
 MAX_PER_SWEEP = 500
 REASON_CHARS = 2000
-MAX_SUMMARIES = 10_000
-"""Maximum summaries of completed jobs that one process remembers: every view of the dashboard reads 1000."""
 ACTIVE = (State.BUILDING, State.WAITING, State.RUNNING)
 
 Pulse = Literal["go on", "cancel", "lost"]
@@ -64,7 +62,6 @@ class JobStore:
         self._redis = redis
         self._ttl_s = ttl_s
         self.queue = JobQueue(redis)
-        self._summaries: dict[tuple[str, float], Leader] = {}  # By job id and time of submission; they never change.
         self._create = transition(redis, "create_job", SHARED / "read_job.lua")
         self._read = LuaScript(redis, SHARED / "read_job.lua", LUA / "read_job.lua")
         self._expire = transition(redis, "expire_job")
@@ -325,24 +322,16 @@ class JobStore:
         Without a key, of the newest `limit` completed jobs.
         """
         index = _index(State.COMPLETED, None, key_id, None)
-        ranked: Any = self._redis.zrevrange(index, 0, limit - 1, withscores=True)
-        newest = [(text(job_id), float(at)) for job_id, at in ranked]
-        found = {job: known for job in newest if (known := self._summaries.get(job)) is not None}
-        missing = [job for job in newest if job not in found]
+        newest = [text(job_id) for job_id in self._redis.zrevrange(index, 0, limit - 1)]
         with self._redis.pipeline(transaction=False) as pipe:
-            for job_id, _ in missing:
+            for job_id in newest:
                 pipe.hmget(f"job:{job_id}", "summary", "name")
-            stored = zip(missing, pipe.execute(), strict=True)
-        read = {
-            job: Leader(job[0], Summary.from_json(summary), None if name is None else text(name))
-            for job, (summary, name) in stored
+            stored = zip(newest, pipe.execute(), strict=True)
+        return [
+            Leader(job_id, Summary.from_json(summary), None if name is None else text(name))
+            for job_id, (summary, name) in stored
             if summary is not None
-        }
-        if len(self._summaries) > MAX_SUMMARIES:
-            self._summaries.clear()
-        self._summaries.update(read)
-        found |= read
-        return [found[job] for job in newest if job in found]
+        ]
 
     def views(self, job_ids: Iterable[str]) -> Sequence[JobView]:
         """The known jobs among these, without their results."""
