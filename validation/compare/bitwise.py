@@ -24,27 +24,17 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_SAME_SIZE[tensor.element_size()])
 
 
-def pieces(
-    one: torch.Tensor, other: torch.Tensor, limit: int, start: int = 0
-) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+def pieces(one: torch.Tensor, other: torch.Tensor, limit: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """Cuts two tensors of one shape into the same pieces: yields (flat index of the first element, 1-D piece, 1-D
     piece).
 
     Pieces come in C order and have at most `limit` elements. Only a non-contiguous piece is copied, which bounds
     memory.
     """
-    if one.is_contiguous() and other.is_contiguous():
-        pairs = zip(torch.split(one.reshape(-1), limit), torch.split(other.reshape(-1), limit), strict=True)
-        yield from ((start + index * limit, a, b) for index, (a, b) in enumerate(pairs) if a.numel())
-    elif one.numel() <= limit:
-        yield start, one.reshape(-1), other.reshape(-1)
-    elif one.shape[0] == 1:
-        yield from pieces(one[0], other[0], limit, start)
-    else:
-        row = one.numel() // one.shape[0]
-        rows = max(1, limit // row)
-        for first in range(0, one.shape[0], rows):
-            yield from pieces(one[first : first + rows], other[first : first + rows], limit, start + first * row)
+    start = 0
+    for a, b in blocks([one, other], limit):
+        yield start, a.reshape(-1), b.reshape(-1)
+        start += a.numel()
 
 
 def blocks(tensors: Sequence[torch.Tensor], limit: int) -> Iterator[tuple[torch.Tensor, ...]]:
