@@ -128,8 +128,6 @@ def _content(
     init = spec.init or TensorInit()
     if init.kind in FIXED_KINDS:
         return _unrepeated(fixed_content(init, spec.shape, spec.dtype, device), shape)
-    if init.kind not in RANDOM_KINDS.union(INDEX_KINDS):
-        raise ValueError(f"unknown init kind {init.kind!r}; known are {', '.join(sorted(KINDS.union(INDEX_KINDS)))}")
     seed = init.seed if fresh == 0 and init.seed is not None else derive_seed(secret, fresh, position)
     if init.kind in INDEX_KINDS:
         return index_content(init, (1, *shape), spec.dtype, seed, device, parts)[0]

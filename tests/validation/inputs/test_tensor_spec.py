@@ -105,9 +105,7 @@ def test_fixed_codes(name: str, init: TensorInit, byte: int) -> None:
         ("float8_e8m0fnu", TensorInit("zeros")),
         ("float8_e8m0fnu", TensorInit("full", fill_value=3.0)),
         ("float8_e8m0fnu", TensorInit("uniform", low=0.0)),
-        ("float8_e8m0fnu", TensorInit("randint")),
         ("float4_e2m1fn_x2", TensorInit("full", fill_value=5)),
-        ("float4_e2m1fn_x2", TensorInit("arange")),
     ],
 )
 def test_values_that_codes_lack_are_refused(name: str, init: TensorInit) -> None:
@@ -246,13 +244,9 @@ def test_full_is_exact() -> None:
         (spec("int32", 2, kind="full", fill_value=2.5), "fill_value 2.5 is not a whole number"),
         (spec("float16", 2, kind="full", fill_value=1e9), "does not fit float16"),
         (spec("int8", 2, kind="uniform", low=0, high=200), "200 is outside int8"),
-        (spec("int32", 2, kind="randint", low=5, high=5), "has no value"),
         (spec("int32", 2, kind="randint", low=0.5), "low 0.5 is not a whole number"),
         (spec("int64", 2, kind="uniform", low=0, high=2**63 - 1), "random integers lie between"),
-        (spec("float32", 2, kind="uniform", low=2, high=1), "low 2 is above high 1"),
         (spec("int8", 300, kind="arange"), "299 is outside int8"),
-        (spec("float32", 2, kind="sorted"), "unknown init kind 'sorted'"),
-        (spec("float32", 2, seed=2**70), "does not fit 64 bits"),
         (TensorSpec((2,), "float31"), "unknown dtype"),
         (TensorSpec((2, 2), strides=(1, 1)), "may put two elements"),
         (TensorSpec((2, 2), strides=(1, 0), init=TensorInit("arange")), "varies along a dimension of stride 0"),
