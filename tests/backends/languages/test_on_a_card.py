@@ -18,7 +18,7 @@ from domain.paths import ROOT
 from tests.backends.extensions.test_jit_build import in_builder
 from tests.backends.languages.programs import PROGRAMS, TASKS, Program
 from tests.backends.languages.sources import SOURCES, installed
-from tests.backends.languages.test_compiled_ahead import LANGUAGES, stored
+from tests.backends.languages.test_compiled_ahead import stored
 
 RUN = """
 import json, pathlib, sys
@@ -40,7 +40,7 @@ output = (args[2] if output is None else output).double()
 args = [value.double() if torch.is_tensor(value) else value for value in args]
 print(torch.allclose(output, eval(expected), rtol=2e-3, atol=1e-4))
 """
-EXPECTED = {name: "2.5 * args[0] + args[1]" for name in LANGUAGES} | {"helion": "torch.softmax(args[0], -1)"}
+EXPECTED = {name: "2.5 * args[0] + args[1]" for name in SOURCES} | {"helion": "torch.softmax(args[0], -1)"}
 
 
 def is_right(given: Kernel, expected: str, folder: Path, target: Target) -> bool:
@@ -73,7 +73,7 @@ def is_right_on_the_card(given: Kernel, expected: str, folder: Path) -> bool:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("name", SOURCES)
 def test_an_example_is_right_and_compiles_nothing(name: str, tmp_path: Path) -> None:
     installed(name)
     assert is_right_on_the_card(SOURCES[name].kernel(), EXPECTED[name], tmp_path)
