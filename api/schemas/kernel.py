@@ -139,4 +139,5 @@ def _python(source: str, metadata: dict[str, Any]) -> bool:
     names = ("kernel_fn", metadata.get("kernel_name"))
     functions = (match["name"] or match["given"] for match in _FUNCTION.finditer(source) if match["jit"] is None)
     called = [match for match in _CALLED.finditer(source) if match["jit"] is None]
-    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions) or len(called) == 1
+    only_one = len(called) == 1 and not metadata.get("kernel_name")
+    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions) or only_one

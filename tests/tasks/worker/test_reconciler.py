@@ -119,8 +119,10 @@ def test_a_message_that_was_just_received_is_not_lost(looker: Reconciler, job_re
         submit(job_records, EVALUATE, job_id=f"{number}")
         redis.rpop(COMMON)
         looker.run_once()
-        assert job_records.claim("w") is not None
+        claim = job_records.claim("w")
+        assert claim is not None
         looker.run_once()
+        assert job_records.fail(f"{number}", claim.attempt, "over")  # Or its owner, who sends no pulse, would be lost.
     assert messages(redis) == []
 
 
