@@ -233,18 +233,17 @@ class DistributionCheck:
         """
         most, fewest = 0, sum(tensor.numel() for tensor in self._trials.reference_outputs)
         for number in secrets.SystemRandom().sample(range(2 * CONTROLS), 2 * CONTROLS):
-            is_plain, is_candidate = number < CONTROLS, False
+            is_plain, arguments = number < CONTROLS, None
             try:
+                self._reference.open_session.set_deadline(self._latest())
                 arguments = self._inputs.another() if is_plain else self._inputs.independent(distribution)
                 if arguments is None:
                     return False
                 self._fill(arguments)
-                expected = self._outputs(self._reference)
-                is_candidate = True
-                actual = self._outputs(self._candidate)
+                expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
             except KernelFault:
                 self._has_failed = True
-                return not (is_plain and is_candidate)
+                return arguments is not None and not is_plain
             compared = compare(expected, actual, self._trials.tolerance)
             wrong = compared.mismatch_count if compared.fault is None else compared.element_count
             most, fewest = (max(most, wrong), fewest) if is_plain else (most, min(fewest, wrong))
