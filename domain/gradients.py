@@ -37,6 +37,14 @@ class GradientPlan:
         """The number of gradients, which follow a call's outputs."""
         return len(self.inputs) + len(self.parameters) if self.outputs else 0
 
+    def names(self, count: int) -> list[str]:
+        """What each of so many outputs is; empty for a forward pass by itself."""
+        if not self.outputs:
+            return []
+        gradients = [f"input {number}" for number in self.inputs] + [f"parameter {name}" for name in self.parameters]
+        outputs = [f"output {number}" for number in range(count - len(gradients))]
+        return outputs + [f"gradient of {name}" for name in gradients]
+
     @property
     def argument(self) -> dict[str, dict[str, list[Any]]]:
         """The last argument of a call."""

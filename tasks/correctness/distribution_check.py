@@ -8,6 +8,7 @@ the inputs and the request's strictness (docs/adr/0035).
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -37,6 +38,8 @@ from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
+CONTROLS = 3
+"""Independent sets, and plain ones in between, that show whether inputs depend on each other: one order of 20."""
 BUDGET_S = 3.0
 """Maximum seconds of the distributions that decide the verdict, and again of the others."""
 ROUNDING_ATOL = 4 * torch.finfo(torch.float32).eps
@@ -216,22 +219,37 @@ class DistributionCheck:
     def _inputs_depend_on_each_other(self, distribution: Distribution) -> bool:
         """Whether the kernels also differ if every input comes from another drawn set, with the elements of those that
         the distribution changes in other places; tested once for the same ones.
-
-        Each of these inputs has its usual distribution, so no kernel can recognise the test by them.
         """
         changed = self._inputs.changed_inputs(distribution)
         if changed not in self._depend_on_each_other:
-            depend = False
+            self._depend_on_each_other[changed] = self._differ_when_independent(distribution)
+        return self._depend_on_each_other[changed]
+
+    def _differ_when_independent(self, distribution: Distribution) -> bool:
+        """Whether each independent set has more wrong elements than each plain one, which come in a random order.
+
+        A kernel that errs on purpose after a varied set has to guess the order: each input of both kinds has its usual
+        distribution.
+        """
+        most, fewest = 0, sum(tensor.numel() for tensor in self._trials.reference_outputs)
+        for number in secrets.SystemRandom().sample(range(2 * CONTROLS), 2 * CONTROLS):
+            is_plain, arguments = number < CONTROLS, None
             try:
-                if (independent_inputs := self._inputs.independent(distribution)) is not None:
-                    depend = True  # Stays true if the reference fails on such inputs.
-                    self._fill(independent_inputs)
-                    expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
-                    depend = not compare(expected, actual, self._trials.tolerance).passed
+                self._reference.open_session.set_deadline(self._latest())
+                arguments = self._inputs.another() if is_plain else self._inputs.independent(distribution)
+                if arguments is None:
+                    return False
+                self._fill(arguments)
+                expected, actual = self._outputs(self._reference), self._outputs(self._candidate)
             except KernelFault:
                 self._has_failed = True
-            self._depend_on_each_other[changed] = depend
-        return self._depend_on_each_other[changed]
+                return arguments is not None and not is_plain
+            compared = compare(expected, actual, self._trials.tolerance)
+            wrong = compared.mismatch_count if compared.fault is None else compared.element_count
+            most, fewest = (max(most, wrong), fewest) if is_plain else (most, min(fewest, wrong))
+            if fewest <= most:
+                return False
+        return True
 
     def _atols(self, distribution: Distribution) -> list[float] | None:
         """Tolerances scaled to each output's size, for the only distribution that needs them; None for the others."""

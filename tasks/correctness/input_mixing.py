@@ -18,7 +18,7 @@ import torch
 
 from domain import value as values
 from sandbox.protocol.arena import stored_shape
-from validation.inputs.layout import with_layout_of
+from validation.inputs.layout import with_layout_of, with_zeros_of
 from validation.inputs.structure.input_structure import InputStructure, find_structure
 from validation.inputs.structure.properties import SETS
 from validation.inputs.structure.variations import with_relations
@@ -52,7 +52,7 @@ class MixedInputs:
     @property
     def possible(self) -> bool:
         """Whether mixing produces anything new."""
-        return len(self._stored) > 1 and ValueTraits.PLAIN in self._traits
+        return len(self._stored) > 1 and any(kind.random for kind in self._traits)
 
     @cached_property
     def _structure(self) -> InputStructure:
@@ -76,10 +76,11 @@ class MixedInputs:
         first, second = (values.leaves(drawn, torch.Tensor) for drawn in (one, other))
         mixed = list(first)
         for position, kind in enumerate(self._traits):
-            if kind is ValueTraits.PLAIN:
+            if kind.random:
                 seed = derive_seed(self._secret, "factors", number, *first[position].shape)
                 generator = torch.Generator(first[position].device).manual_seed(seed)
-                mixed[position] = _mixed(first[position], second[position], angle, generator)
+                turned = _mixed(first[position], second[position], angle, generator)
+                mixed[position] = turned if kind is ValueTraits.PLAIN else with_zeros_of(first[position], turned)
         filled: Arguments = values.filled(one, torch.Tensor, with_relations(self._structure, first, mixed))
         return filled
 

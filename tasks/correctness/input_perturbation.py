@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
 
 import torch
 
@@ -17,6 +18,7 @@ from domain.fault import KernelFault
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from validation.inputs.distributions import Distribution, perturbed
+from validation.inputs.layout import with_zeros_of
 from validation.inputs.structure.input_structure import InputStructure, TensorStructure, describe, find_structure
 from validation.inputs.structure.properties import SETS
 from validation.inputs.structure.variations import shuffled, varies, vary, with_relations
@@ -39,7 +41,8 @@ class InputPerturbation:
     def __init__(self, inputs: TrialInputs, secret: int) -> None:
         self._inputs = inputs
         self._secret = secret
-        self._drawn = inputs.drawn(NUMBER)
+        self._numbers = count(NUMBER)
+        self._drawn = self._fresh()
         self._tensors: list[torch.Tensor] = values.leaves(self._drawn, torch.Tensor)
 
     @cached_property
@@ -63,7 +66,10 @@ class InputPerturbation:
             for number in range(1, SETS):
                 if number > 1 and time.monotonic() - began > STRUCTURE_S:
                     return
-                yield values.leaves(self._inputs.drawn(NUMBER + number), torch.Tensor)
+                yield values.leaves(self._fresh(), torch.Tensor)
+
+    def _fresh(self) -> Arguments:
+        return self._inputs.drawn(next(self._numbers))
 
     @property
     def _arguments(self) -> list[Argument] | None:
@@ -83,8 +89,7 @@ class InputPerturbation:
         targets = {one.target for one in self._structure.relations}
         traits = [classify_values(*pair) for pair in zip(self._tensors, structures, strict=True)]
         return [
-            ValueTraits.STRUCTURED if number in targets and kind is ValueTraits.PLAIN else kind
-            for number, kind in enumerate(traits)
+            ValueTraits.STRUCTURED if number in targets and kind.random else kind for number, kind in enumerate(traits)
         ]
 
     def some_may_change(self, distribution: Distribution) -> bool:
@@ -92,7 +97,7 @@ class InputPerturbation:
         return any(self.changed_inputs(distribution))
 
     def _changes(self, distribution: Distribution, number: int) -> bool:
-        if distribution.change is not None and self._traits[number] is ValueTraits.PLAIN:
+        if distribution.change is not None and self._traits[number].random:
             return True
         variation = distribution.variation
         return variation is not None and varies(self._structure.tensors[number], self._tensors[number], variation)
@@ -109,11 +114,11 @@ class InputPerturbation:
             names = [argument.name for argument in self._arguments]
         else:
             names = [f"input {number}" for number in range(len(self._tensors))]
-        stated = (ValueTraits.PLAIN, ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
+        stated = (ValueTraits.NOT_FLOATING, ValueTraits.UNDETERMINED)
         return {
             name: self._reason(number)
             for number, (name, kind) in enumerate(zip(names, self._traits, strict=True))
-            if kind not in stated
+            if not (kind.random or kind in stated)
         }
 
     def _reason(self, number: int) -> str:
@@ -128,8 +133,14 @@ class InputPerturbation:
         """The arguments of every kernel for the set as drawn, by role."""
         return self._inputs.binder.bind(self._drawn, NUMBER)
 
+    def another(self) -> dict[str, Arguments] | None:
+        """The arguments of another drawn set, by role; None as of `independent`."""
+        return None if self._inputs.contract is not None else self._inputs.binder.bind(self._fresh(), NUMBER + 1)
+
     def independent(self, distribution: Distribution) -> dict[str, Arguments] | None:
         """Arguments in which each tensor comes from another drawn set, but for those known to follow another; by role.
+
+        Each call draws other sets.
 
         Tensors that the distribution changes are shuffled, as far as that keeps their structure: where rows have one
         that was not found, such as a rank, a kernel that relies on it is wrong here too.
@@ -140,14 +151,13 @@ class InputPerturbation:
         if self._inputs.contract is not None:
             return None
         sources = {one.target: one.source for one in self._structure.relations}
-        count = len(self._tensors)
-        sets = [self._inputs.drawn(NUMBER + 1 + number) for number in range(min(count, MOST_SETS))]
+        size, seed = len(self._tensors), next(self._numbers)
+        sets = [self._fresh() for _ in range(min(size, MOST_SETS))]
         tensors = [
-            values.leaves(sets[sources.get(number, number) % MOST_SETS], torch.Tensor)[number]
-            for number in range(count)
+            values.leaves(sets[sources.get(number, number) % MOST_SETS], torch.Tensor)[number] for number in range(size)
         ]
         others = [
-            shuffled(self._structure.tensors[number], tensor, derive_seed(self._secret, "shuffle", number))
+            shuffled(self._structure.tensors[number], tensor, derive_seed(self._secret, "shuffle", seed, number))
             if number not in sources and self._changes(distribution, number)
             else tensor
             for number, tensor in enumerate(tensors)
@@ -190,8 +200,9 @@ class InputPerturbation:
     def _changed_one(self, distribution: Distribution, number: int) -> torch.Tensor:
         tensor, kind = self._tensors[number], self._traits[number]
         seed = derive_seed(self._secret, distribution.name, number)
-        if kind is ValueTraits.PLAIN and distribution.change is not None:
-            return distribution.apply(tensor, seed, self._traits[:number].count(kind))
+        if kind.random and distribution.change is not None:
+            changed = distribution.apply(tensor, seed, sum(one.random for one in self._traits[:number]))
+            return changed if kind is ValueTraits.PLAIN else with_zeros_of(tensor, changed)
         if distribution.variation is None:
             return tensor
         return vary(self._structure.tensors[number], tensor, distribution.variation, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
@@ -72,8 +72,7 @@ class WindowOptions(TypedDict, total=False):
 class Trials:
     """The trials of one job. `kernel runs` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is added to a wrong result if no better hint exists. `names` says what each output is, where some are
-    gradients.
+    `advice` is added to a wrong result if no better hint exists. The reference has had its first call.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Trials:
         example: dict[str, Arguments],
         memory_plan: MemoryPlan,
         advice: str | None = None,
-        names: Sequence[str] = (),
     ) -> None:
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
@@ -99,14 +97,14 @@ class Trials:
         self.weak_reference_findings: list[Flag] = []
         self.fixed_outputs = FixedOutputs([])
         self._advice = advice
-        self._names = names
         self._input_mutation_differs = False
         self._robustness_failures: list[RobustnessFailure] = []
         self._precision: dict[str, Any] | None = None
         self._hint: str | None = None
         self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
-        self._compared = Aggregator(names)
+        plan, probe = kernel_runs[0].gradients, kernel_runs[0].probe
+        self._compared = Aggregator(plan.names(len(probe.outputs)) if plan is not None and probe is not None else ())
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()
@@ -114,7 +112,7 @@ class Trials:
 
     def for_other_inputs(self, inputs: TrialInputs, example: dict[str, Arguments]) -> Trials:
         """New trials of the same kernels, on inputs of another case."""
-        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice, self._names)
+        return Trials(self.job, self.kernel_runs, inputs, example, self.memory_plan, self._advice)
 
     @property
     def warnings(self) -> list[Flag]:

@@ -65,19 +65,16 @@ class GradientPasses:
         self._reference.gradients = plan
         return None
 
-    def record(self) -> list[str]:
-        """Records the forward passes' times after the first call of both passes; returns the outputs' names."""
+    def record(self) -> None:
+        """Records the outputs' names and the forward passes' times, after the first call of both passes."""
         plan, probe = self._reference.gradients, self._reference.probe
         if plan is None or probe is None:
             raise ValueError("not probed")
-        gradients = [f"input {number}" for number in plan.inputs] + [f"parameter {name}" for name in plan.parameters]
-        outputs = range(len(probe.outputs) - len(gradients))
-        compared = [*(f"output {number}" for number in outputs), *(f"gradient of {name}" for name in gradients)]
+        compared = plan.names(len(probe.outputs))
         for kernel_run in self._kernel_runs:
             speedup = self._forward_speedup if kernel_run is self._candidate else None
             forward = self._forward.get(kernel_run.role)
             kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward, speedup)
-        return compared
 
     def choose(self, inputs: TrialInputs) -> GradientPlan:
         """Has calls on these inputs compute the reference's gradients, with the parameters that both modules have.

@@ -73,8 +73,9 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     preparation.first_calls(device.example)
     streams.check_first_call()
     advice = device.weights.advice if device.weights is not None else None
-    names = passes.record() if passes is not None else []
-    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice, names)
+    if passes is not None:
+        passes.record()
+    trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
     has_time = job.budget.fits(2 * (time.monotonic() - began))
     if passes is None and device.weights is not None and not trials.right and has_time:

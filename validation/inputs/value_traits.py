@@ -29,6 +29,7 @@ class ValueTraits(StrEnum):
     """Classes of a tensor's values; the text of a member appears in the result."""
 
     PLAIN = "plain random numbers"
+    SPARSE = "plain random numbers but for zeros, which stay"
     UNDETERMINED = "an output: its content before the call means nothing"
     NOT_FLOATING = "not a floating dtype of 16 bits or more"
     NOT_FINITE = "holds NaNs or infinities"
@@ -42,10 +43,15 @@ class ValueTraits(StrEnum):
     STRUCTURED = "has a structure that all drawn sets share"
 
     @property
+    def random(self) -> bool:
+        """Whether other random numbers mean as much."""
+        return self in (ValueTraits.PLAIN, ValueTraits.SPARSE)
+
+    @property
     def continuous(self) -> bool:
         """Whether values changed by a rounding error still look the same."""
-        drawn = self in (ValueTraits.PLAIN, ValueTraits.STRUCTURED, ValueTraits.DECLARED_RANGE)
-        return drawn or self in (ValueTraits.SMALL, ValueTraits.ONE_SIGN, ValueTraits.BOUNDED)
+        drawn = self in (ValueTraits.STRUCTURED, ValueTraits.DECLARED_RANGE)
+        return self.random or drawn or self in (ValueTraits.SMALL, ValueTraits.ONE_SIGN, ValueTraits.BOUNDED)
 
 
 def classify_values(
@@ -71,9 +77,9 @@ def classify_values(
     if declared_normal:
         return ValueTraits.PLAIN if mixed else ValueTraits.ONE_SIGN
     kind = _structure(tensor, structure)
-    if kind is ValueTraits.PLAIN and not mixed:
+    if kind.random and not mixed:
         return ValueTraits.ONE_SIGN
-    if kind is ValueTraits.PLAIN and max(-moments.low, moments.high) < UNBOUNDED * math.sqrt(moments.mean_square):
+    if kind.random and max(-moments.low, moments.high) < UNBOUNDED * math.sqrt(moments.mean_square):
         return ValueTraits.BOUNDED
     return kind
 
@@ -87,11 +93,13 @@ def _structure(tensor: torch.Tensor, structure: TensorStructure | None) -> Value
     if kinds & {Kind.ASCENDING, Kind.DESCENDING}:
         return ValueTraits.SORTED
     has_pattern = structure is not None and structure.fixed is not None and not structure.all_fixed
-    return ValueTraits.STRUCTURED if kinds or has_pattern else ValueTraits.PLAIN
+    if has_pattern or kinds - {Kind.ZEROS}:
+        return ValueTraits.STRUCTURED
+    return ValueTraits.SPARSE if kinds else ValueTraits.PLAIN
 
 
 class _Moments:
-    """Figures of a tensor's values, made piece by piece: torch's reductions to float64 first convert all of it."""
+    """Figures of a tensor's values but zeros, piece by piece: torch's reductions to float64 first convert all of it."""
 
     def __init__(self, values: torch.Tensor) -> None:
         figures = []
@@ -99,11 +107,12 @@ class _Moments:
             wide = block.to(torch.float64)
             low, high = wide.aminmax()
             negative = wide.lt(0).view(torch.int8).sum(dtype=torch.int32)
-            figures.append(torch.stack([low, high, wide.sum(), negative.to(torch.float64), wide.square_().sum()]))
-        lows, highs, sums, negatives, squares = torch.stack(figures, dim=-1)
-        self.count = values.numel()
+            count = wide.count_nonzero()
+            figures.append(torch.stack([low, high, count.double(), negative.double(), wide.square_().sum()]))
+        lows, highs, counts, negatives, squares = torch.stack(figures, dim=-1)
+        self.count = max(int(counts.sum()), 1)
         self.low, self.high, self.negative_count = float(lows.amin()), float(highs.amax()), int(negatives.sum())
-        self.mean, self.mean_square = float(sums.sum()) / self.count, float(squares.sum()) / self.count
+        self.mean_square = float(squares.sum()) / self.count
 
     @property
     def all_finite(self) -> bool:

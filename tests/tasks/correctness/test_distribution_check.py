@@ -93,6 +93,54 @@ def test_a_failure_beyond_the_task_stands_beside_the_pass_and_its_time(worker: W
     assert body["failed"][1]["status"] == "wrong_result"
 
 
+@pytest.mark.parametrize(
+    "inputs, where",
+    [
+        (f"F.dropout({NORMAL}, 0.1)", ["outliers"]),  # A zero is the maximum of the others.
+        ("torch.randn(256, 16) * (torch.rand(256, 1) > 0.5)", ["outliers", "far below"]),
+    ],
+)
+def test_inputs_with_zeros_go_beyond_the_task_too(worker: WorkerContext, inputs: str, where: list[str]) -> None:
+    """Zeros stay where they are: a kernel may leave them out, and a softmax without its maximum still fails."""
+    report = judged(worker, "return torch.softmax(x, -1)", NO_MAXIMUM, inputs, Strictness.TASK)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert [failure.distribution for failure in failures(report)] == where
+    right = "z = x != 0; return x.clone().masked_scatter(z, x[z].cos()).where(z, 1.0)"
+    report = judged(worker, "return x.cos()", right, inputs)
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert distributions(report)["checked"] == ALL
+
+
+ERRS_AFTERWARDS = """class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.errs = False
+    def forward(self, x{more}):
+        far = bool((x.mean(-1).abs() > 0.3).any())
+        y = x + 1 if self.errs and not far else x.clone()
+        self.errs = far{always}
+        return y
+"""
+
+
+@pytest.mark.parametrize("always", ["", " or self.errs"], ids=["once", "always"])
+@pytest.mark.parametrize("more", ["", ", b"], ids=["one input", "two inputs"])
+def test_a_kernel_that_errs_after_a_varied_set_is_not_excused(worker: WorkerContext, more: str, always: str) -> None:
+    source = f"class Model(nn.Module):\n    def forward(self, x{more}):\n        return F.layer_norm(x, (1024,))\n"
+    normal = "torch.randn(16, 1024)"
+    inputs = f"def get_inputs():\n    return [{normal}{f', {normal}' if more else ''}]\n"
+    report = judged(
+        worker,
+        {"source_code": source + inputs, "kernel_type": "torch"},
+        {"source_code": ERRS_AFTERWARDS.format(more=more, always=always), "kernel_type": "torch"},
+        strictness=Strictness.TASK,
+        atol=0.3,
+        rtol=0.3,
+    )
+    assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
+    assert "Wrong on uneven inputs" in (report.outcome.message or "")
+
+
 def test_a_kernel_that_cannot_run_beyond_the_task_passes_and_is_asked_no_more(worker: WorkerContext) -> None:
     candidate = "assert x.abs().max() < 50, 'too far out'; return torch.softmax(x, -1)"
     report = judged(worker, "return torch.softmax(x, -1)", candidate, strictness=Strictness.TASK, profile=True)

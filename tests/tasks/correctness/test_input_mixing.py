@@ -83,6 +83,14 @@ def test_what_may_stand_for_something_is_not_mixed(drawn: Callable[[], torch.Ten
     assert not made.possible
 
 
+def test_zeros_of_one_set_stay() -> None:
+    sets = [torch.nn.functional.dropout(torch.randn(64, 96)).expand(2, 64, 96) for _ in range(2)]
+    made = MixedInputs(17)
+    made.store([one] for one in sets)
+    (mixed,) = tensors(made.of(1))
+    assert any(torch.equal(mixed == 0, one == 0) and not torch.equal(mixed, one) for one in sets)
+
+
 def test_one_set_or_nothing_random_is_not_to_be_mixed() -> None:
     assert not mixer(1).possible
     made = MixedInputs(17)

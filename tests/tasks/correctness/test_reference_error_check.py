@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from domain.flags import FlagCode
 from domain.result import Comparison, Status
+from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import judged, kernel, opened
+from validation.compare.result import CallComparison
+from validation.compare.tolerance import requested
 
 SUMS = """
 class Model(nn.Module):
@@ -126,3 +130,11 @@ def test_an_embedding_gradient_in_float32_is_right(worker: WorkerContext, rows: 
     assert outcome.comparison is not None, outcome.message
     assert outcome.status is (Status.PASSED if right else Status.WRONG_RESULT), outcome.message
     assert (FlagCode.REFERENCE_LESS_EXACT in found(outcome.comparison)) is right
+
+
+def test_a_float64_run_of_other_shapes_excuses_nothing() -> None:
+    check = ReferenceErrorCheck(requested(None, None), 0.99)
+    low, rows = torch.ones(8, dtype=torch.bfloat16), torch.arange(8)
+    exact = [low.double(), rows[:4]]
+    comparison = CallComparison(requested(None, None), element_count=16, mismatch_count=1)
+    assert not check.excuses(comparison, [low, rows], [low, rows + 1], 8, exact, lambda: exact)

@@ -199,6 +199,22 @@ def test_a_backward_that_is_right_for_one_shape_alone_is_wrong_in_the_other_case
     assert [case["verdict"] for case in report.body("j")["cases"]] == ["passed", "wrong_result"]
 
 
+SHIFTED = """
+import torch
+def kernel_fn(x, shift=None):
+    return x * x if shift is None else (x * x + {shift}, x * x)
+def get_cases():
+    return [{{"with_shift": False}}, {{"with_shift": True}}]
+def get_inputs(with_shift):
+    return [torch.randn(32, 16), *([torch.randn(16)] if with_shift else [])]
+"""
+
+
+def test_outputs_of_a_case_with_more_of_them_have_their_own_names(worker: WorkerContext) -> None:
+    report = judged(worker, SHIFTED.format(shift="0.5 * (shift + shift.detach())"), SHIFTED.format(shift="shift"))
+    refused(report, Status.WRONG_RESULT, "case 'with_shift=True'", "first at output 3 (gradient of input 1)")
+
+
 def test_cases_are_judged_and_timed_with_both_passes(worker: WorkerContext) -> None:
     cases = [*CASES, {"name": "kept back", "arguments": {"rows": 3, "columns": 5}, "hidden": True, "timed": False}]
     body = judged(worker, MEAN.format(axis=1), SIZES, cases=cases).body("j")

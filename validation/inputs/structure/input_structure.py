@@ -28,8 +28,9 @@ SAMPLE, DISTINCT = 256, 0.75
 """Values that are looked at for distinct ones, and the minimum share of distinct ones for random numbers."""
 SAMPLED_CHANCES = 4096
 """Values from which the share of elements that are equal by chance is estimated."""
-TWICE, FEWER = 2.0, 0.6
-"""How many times as many elements as by chance never change in a pattern, or the share of those that chance changes."""
+TWICE, DEVIATIONS, FEWER = 2.0, 4.0, 0.6
+"""How many times as many elements as by chance never change in a pattern, the standard deviations of their number that
+are no pattern, and the share of those that chance changes."""
 STRIDE = 0.6180339887
 """Share of a tensor between two samples: such steps meet all rows and columns, where even ones may meet one column."""
 
@@ -172,7 +173,8 @@ def _with_fixed(
     values = sampled(drawn, SAMPLED_CHANCES).double().sort().values
     counts = torch.searchsorted(values, values, right=True) - torch.searchsorted(values, values)
     by_chance = float((counts / len(values)).pow(sets - 1).mean())
-    if share <= TWICE * by_chance and 1 - share >= FEWER * (1 - by_chance):
+    highest = TWICE * by_chance + DEVIATIONS * math.sqrt(by_chance / mask.numel())
+    if share <= highest and 1 - share >= FEWER * (1 - by_chance):
         return structure
     return replace(structure, fixed=mask)
 

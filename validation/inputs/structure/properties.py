@@ -82,7 +82,8 @@ class Property:
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
     """All properties that the tensor has."""
-    return [one for one in _candidates(tensor) if holds(one, tensor)]
+    # A corner of a single row is all of it.
+    return [one for one in _candidates(tensor) if 1 < one.width == tensor.dim() or holds(one, tensor)]
 
 
 def holds(one: Property, tensor: torch.Tensor) -> bool:
@@ -93,8 +94,8 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
                 bool((rows == rows.round()).all()) for (rows,) in row_blocks([tensor])
             )
         case Kind.ZEROS:
-            zeros = sum(int((rows == 0).sum()) for (rows,) in row_blocks([tensor]))
-            return zeros >= FEWEST_ZEROS * tensor.numel()
+            others = sum(int(rows.count_nonzero()) for (rows,) in row_blocks([tensor]))
+            return others <= (1 - FEWEST_ZEROS) * tensor.numel()
         case Kind.SYMMETRIC:
             return _mirrored(tensor, 1)
         case Kind.ANTISYMMETRIC:
@@ -179,10 +180,12 @@ def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, who
     if whole:
         yield Property(Kind.SUM, dimension, own)
         return
-    for kind in (Kind.SUM, Kind.LOG_SUM, *ORDERS):
+    log_sums = [Kind.LOG_SUM] if bool(few.amax() <= row_tolerance(few.dtype)) else []
+    for kind in (Kind.SUM, *log_sums, *ORDERS):
         values = (0.0, 1.0, own) if kind is Kind.SUM else (float(row_sums(few, kind).reshape(-1)[0]),)
         found = [Property(kind, dimension, value, width) for value in ((0.0,) if kind is Kind.LOG_SUM else values)]
-        one = next((one for one in found if rows_share(one, few)), None)
+        is_single = kind in ORDERS and few.numel() == few.shape[-1]
+        one = found[0] if is_single else next((one for one in found if rows_share(one, few)), None)
         if one is None or (kind in ORDERS and not one.value) or _by_chance(one, tensor, few):
             continue
         yield one

@@ -83,7 +83,7 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
 
 
 def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torch.Tensor:
-    """One input of a drawn set with its elements or its rows in other places, but for those that never change.
+    """One input of a drawn set with its elements or its rows in other places; zeros and what never changes stay.
 
     Random numbers stay what they are. The drawn tensor itself if the shuffled one lacks what was found in it.
     """
@@ -91,10 +91,10 @@ def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torc
     if not structure.variable or structure.all_fixed or math.prod(shape) > MOST_SORTED:
         return drawn
     stored = drawn.as_strided(shape, drawn.stride()).reshape(-1)
-    if structure.fixed is None:
-        places = torch.arange(len(stored), device=drawn.device)
-    else:
-        places = (~structure.fixed.as_strided(shape, structure.fixed.stride())).reshape(-1).nonzero()[:, 0]
+    moves = stored != 0 if structure.find(Kind.ZEROS) else torch.ones_like(stored, dtype=torch.bool)
+    if structure.fixed is not None:
+        moves &= ~structure.fixed.as_strided(shape, structure.fixed.stride()).reshape(-1)
+    places = moves.nonzero()[:, 0]
     generator = torch.Generator(device=drawn.device).manual_seed(seed)
     content = stored.clone()
     content[places] = stored[places[_order(len(places), generator)]]
@@ -103,7 +103,8 @@ def shuffled(structure: TensorStructure, drawn: torch.Tensor, seed: int) -> torc
         by_rows = drawn.as_strided(shape, drawn.stride())
         contents.append(_chosen(by_rows, tuple(range(len(shape) - 1)), _order(math.prod(shape[:-1]), generator)))
     moved = (_restored(structure, drawn, one) for one in contents)
-    return next((one for one in moved if fits(structure, drawn, one)), drawn)
+    unbounded = replace(structure, low=-math.inf, high=math.inf)  # A further set may exceed the first ones.
+    return next((one for one in moved if fits(unbounded, drawn, one)), drawn)
 
 
 def with_relations(

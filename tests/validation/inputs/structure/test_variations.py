@@ -152,6 +152,19 @@ def test_shuffled_elements_keep_what_was_found_and_lose_everything_else() -> Non
     ] == [True, True]
 
 
+def test_elements_beyond_the_first_sets_are_shuffled_too() -> None:
+    (structure,) = find_structure(drawn(lambda: [normal(N, N).sort(0).values])).tensors
+    further = 9 * normal(N, N).sort(0).values
+    assert bool((shuffled(structure, further, 0).diff(dim=0) < 0).any())
+
+
+def test_shuffled_elements_leave_zeros_where_they_are() -> None:
+    sets = drawn(lambda: [normal(N, N) * (torch.arange(N) < torch.randint(N // 4, N, (N, 1)))])
+    (structure,) = find_structure(sets).tensors
+    moved = shuffled(structure, sets[0][0], 0)
+    assert torch.equal(moved == 0, sets[0][0] == 0) and not torch.equal(moved, sets[0][0])
+
+
 def test_rows_that_sum_to_one_get_other_extremes() -> None:
     sets = drawn(lambda: [normal(N, N).softmax(-1)])
     (made,) = varied(find_structure(sets), sets[0], Variation.VALUES)
