@@ -14,7 +14,7 @@ from backends.cuda import compiler_options
 from domain.kernel import Kernel
 
 LAST_HEADERS = "headers"
-"""The folder of a plain library's job where the compiler looks for headers that are nowhere else, such as no `math.h`."""
+"""A folder of a plain library's job. The compiler looks there last: a `math.h` in it hides no other."""
 _DEVICE = re.compile(r"__global__|<<<|\bcuda|\bcub/|\bthrust/|\bcutlass/|\bcute/|\.cuh\b")
 _PLAIN_HALVES = [
     f"-U__CUDA_NO_{name}__"
