@@ -33,7 +33,7 @@ HIGHEST_PORT = 65_535
 HIGHEST_PRIORITY = 9
 _MIN_SIMILARITY = 0.88
 """Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
-_BROKER = validate.Regexp(r"(rediss?|unix)://", error="Must begin with redis://, rediss:// or unix://.")
+_BROKER = validate.Regexp(r"(rediss?://.*)?$", error="Must begin with redis:// or rediss://.")
 _ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}[af]?)?\Z", error="Must be an architecture such as sm_90.")
 _COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
 
@@ -130,7 +130,7 @@ def misspelt_settings() -> list[str]:
 
 def _read(env: Env) -> Settings:
     read = Settings(
-        broker_url=env.str("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0", validate=_BROKER),
+        broker_url=env.str("CELERY_BROKER_URL", "", validate=_BROKER) or "redis://127.0.0.1:6379/0",
         host=env.str("HOST", LOOPBACK),
         port=env.int("PORT", 8000, validate=validate.Range(1, HIGHEST_PORT)),
         gpu_device=env.str("GPU_DEVICE", None),

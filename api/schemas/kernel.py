@@ -38,7 +38,8 @@ _CALLED = re.compile(
     r"^(?P<jit>@(?:(?:triton|gluon)\.)?jit\b[^\n]*\n)?def[ \t]+(?!_|get_(?:init_)?inputs\b)\w+[ \t]*\(\s*[^\s)]",
     re.MULTILINE,
 )
-"""A public function with parameters that makes no inputs. If there is one, it is called."""
+"""A public function with parameters that makes no inputs. If there is one, and a launch, it is called."""
+_LAUNCH = re.compile(r"\][ \t]*\(")
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
@@ -139,5 +140,5 @@ def _python(source: str, metadata: dict[str, Any]) -> bool:
     names = ("kernel_fn", metadata.get("kernel_name"))
     functions = (match["name"] or match["given"] for match in _FUNCTION.finditer(source) if match["jit"] is None)
     called = [match for match in _CALLED.finditer(source) if match["jit"] is None]
-    only_one = len(called) == 1 and not metadata.get("kernel_name")
-    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions) or only_one
+    launches = len(called) == 1 and not metadata.get("kernel_name") and _LAUNCH.search(source) is not None
+    return bool(_MODEL_CLASS.search(source)) or any(name in names for name in functions) or launches

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import triton.language as tl
 from triton.runtime.interpreter import ReduceOps
 
 _original_reduce = ReduceOps.generic_reduce
@@ -18,10 +21,29 @@ def install() -> None:
 def _reduce(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
     if operation.axis is None:
         return _original_reduce(operation, inputs)  # type: ignore[no-any-return]
+    operation.axis = range(len(inputs[0].shape))[operation.axis]  # The interpreter takes no negative axis here.
     try:
-        return _reduce_by_pairs(operation, inputs)
-    except ValueError:  # A function that branches on a value takes one element at a time.
+        with _no_branches_on_blocks():
+            return _reduce_by_pairs(operation, inputs)
+    except Exception:  # A function that branches on a value takes one element at a time.
         return _original_reduce(operation, inputs)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _no_branches_on_blocks() -> Iterator[None]:
+    """The interpreter takes each block for true."""
+    of_interpreter = tl.tensor.__bool__
+
+    def truth(tensor: Any) -> bool:
+        if tensor.handle.data.size != 1:
+            raise ValueError("the elements of a block may take other branches")
+        return bool(of_interpreter(tensor))
+
+    tl.tensor.__bool__ = truth
+    try:
+        yield
+    finally:
+        tl.tensor.__bool__ = of_interpreter
 
 
 def _reduce_by_pairs(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:

@@ -13,6 +13,8 @@ from torch.utils import cpp_extension
 from backends.cuda import compiler_options
 from domain.kernel import Kernel
 
+LAST_HEADERS = "headers"
+"""A folder of a plain library's job. The compiler looks there last: a `math.h` in it hides no other."""
 _DEVICE = re.compile(r"__global__|<<<|\bcuda|\bcub/|\bthrust/|\bcutlass/|\bcute/|\.cuh\b")
 _PLAIN_HALVES = [
     f"-U__CUDA_NO_{name}__"
@@ -33,6 +35,8 @@ def compiled(kernel: Kernel, text: str, folder: Path, name: str, *, is_python_mo
     if not path.exists() or path.read_bytes() != text.encode():
         path.write_bytes(text.encode())
     options, _ = compiler_options.translate(kernel.metadata)
+    if is_plain:  # From torch's folder of the extension, in which ninja compiles.
+        options = [*options, "-Xcompiler", f"-idirafter../../{LAST_HEADERS}"]
     # ninja reads them, and hands them to a shell.
     own_options = [shlex.quote(each).replace("$", "$$") for each in options if each != compiler_options.RELAXED]
     return cpp_extension.load(

@@ -47,7 +47,10 @@ class CudaSourceBackend(PythonBackend):
         _check_name(name, kernel.source_code)
         text = kernel.source_code.removeprefix("\ufeff") + host_snippet(name)
         symbol = name.replace("::", "_")
-        (folder / f"{symbol}.h").touch()  # Some published files include its declaration: LeetGPU's "solve.h".
+        # Some published files include its declaration: LeetGPU's "solve.h".
+        headers = folder / cpp_file.LAST_HEADERS
+        headers.mkdir(exist_ok=True)
+        (headers / f"{symbol}.h").touch()
         library = cpp_file.compiled(kernel, text, folder, symbol, is_python_module=False)
         built = folder / jit_build.FOLDER / symbol / f"{symbol}.so"
         module = ModuleType(symbol)

@@ -299,7 +299,8 @@ RAW = bytes(range(64))
         {**kernel(TRITON_ADD, "triton"), "metadata": {"class_name": "Net"}},
         kernel(f"{TRITON_ADD}\nclass ModelNew(torch.nn.Module): ...", "triton"),
         kernel(
-            f"{TRITON_ADD}\ndef add(x, y): ...\ndef _grid(n): ...\ndef main(): ...\ndef get_inputs(): ...", "triton"
+            f"{TRITON_ADD}\ndef add(x, y): vector_add[_grid(x)](x, y)\ndef _grid(x): ...\ndef get_inputs(): ...",
+            "triton",
         ),
         {**kernel(RELU, "multi_kernel", [tensor("x", [2])]), "metadata": {"entry_point": "run"}},
         {**kernel(CUDA_ADD, "cuda", VECTOR_ARGS), "metadata": {"compiler_options": ["-O3"], "anything": [1, {}]}},

@@ -343,6 +343,21 @@ def test_the_texts_that_clients_look_for(client: FlaskClient) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("addition", "metadata"),
+    [
+        ("def ceiling(a, b):\n    return -(-a // b)\n", {}),
+        ("@triton.jit(\n    debug=True,\n)\ndef twice(x):\n    return 2 * x\n", {}),
+        ("def add(x, y):\n    vector_add[(1,)](x, y, x, 4, 4)\n", {"kernel_name": "vector_add"}),
+    ],
+)
+def test_a_bare_kernel_needs_a_contract_whatever_is_beside_it(
+    client: FlaskClient, addition: str, metadata: Json
+) -> None:
+    code = {**kernel(f"{TRITON_ADD}\n{addition}", "triton"), "metadata": metadata}
+    names(refuse(client, "/evaluate", {"kernel": code}), "kernel -> io")
+
+
 RAW: list[tuple[bytes, str]] = [
     (b"", "empty"),
     (b"  \n", "empty"),

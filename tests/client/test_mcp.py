@@ -111,13 +111,13 @@ def get_inputs(n=64):
     only_even = reference.replace("return 2 * x", "return 2 * x if len(x) % 2 == 0 else 3 * x")
     cases = [{"name": "even", "arguments": {"n": 32}}, {"name": "odd", "arguments": {"n": 33}}]
     arguments = {"reference_code": reference, "candidate_code": only_even, "cases": cases, "budget": "quick"}
-    (failed, told), (_, gradients) = call(
+    (failed, told), (also_failed, gradients) = call(
         over_http,
         ("compare", arguments),
         ("compare", {**arguments, "candidate_code": reference + "# the same", "gradients": True}),
     )
     assert not failed and told.startswith("wrong_result") and "\ncase odd: wrong_result, " in told
-    assert "gradients" in gradients and "cases" in gradients, "the service refuses both together, and says so"
+    assert not also_failed and gradients.startswith("passed") and "2 of 2 cases" in gradients
 
 
 def test_the_tools_are_described(over_http: str) -> None:

@@ -56,10 +56,16 @@ def test_an_empty_architecture_is_none(monkeypatch: pytest.MonkeyPatch, given: s
     assert settings().build_for == arch
 
 
+def test_an_empty_broker_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", "")
+    assert settings().broker_url == "redis://127.0.0.1:6379/0"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("CELERY_BROKER_URL", "localhost:6379"),
+        ("CELERY_BROKER_URL", "unix:///run/redis.sock"),
         ("CELERY_BROKER_URL", "amqp://localhost"),
         ("BUILD_FOR", "h100"),
         ("BUILD_FOR", "90"),

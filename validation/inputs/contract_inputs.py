@@ -115,7 +115,7 @@ def _blaming_contract(argument: Argument) -> Iterator[None]:
     """Turns a failure to make a tensor into the contract's fault, and names the argument."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _mismatch(f"argument {argument.name!r}: {error}") from error
     except RuntimeError as error:
         if argument.tensor_spec is None or not _out_of_memory(error):

@@ -172,6 +172,10 @@ def larger(a, b):
         ("tl.reduce(x, 0, larger)", lambda x, y: x.max()),
         ("tl.reduce(x, 0, first_positive)", lambda x, y: x[x > 0][0]),
         (
+            "tl.reduce(tl.reshape(x, (4, 16)), 1, first_positive).sum(0)",
+            lambda x, y: sum(row[row > 0][0] for row in x.view(4, 16)),
+        ),
+        (
             "tl.reduce((x, y), 0, composed)[1]",
             lambda x, y: functools.reduce(lambda b, at: b * x[at] + y[at], range(SIZE), 0),
         ),
@@ -179,7 +183,7 @@ def larger(a, b):
             "tl.reduce(tl.reshape(x, (4, 16)), 0, larger, keep_dims=True).sum(1)",
             lambda x, y: x.view(4, 16).amax(0).sum(),
         ),
-        ("tl.reduce(tl.reshape(x, (4, 16)), 1, larger).sum(0)", lambda x, y: x.view(4, 16).amax(1).sum()),
+        ("tl.reduce(tl.reshape(x, (4, 16)), -1, larger).sum(0)", lambda x, y: x.view(4, 16).amax(1).sum()),
     ],
 )
 def test_a_function_of_the_source_reduces(expression: str, expected: Any, answer: Answer) -> None:

@@ -116,6 +116,21 @@ def test_the_header_that_declares_the_function_is_there_to_include(tmp_path: Pat
 
 
 @with_nvcc
+def test_that_header_hides_no_other_of_its_name(tmp_path: Path) -> None:
+    source = """
+#include "mma.h"
+__global__ void zero(float* y) {
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> tile;
+    nvcuda::wmma::fill_fragment(tile, 0.f);
+    nvcuda::wmma::store_matrix_sync(y, tile, 16, nvcuda::wmma::mem_row_major);
+}
+void mma(float* y) { zero<<<1, 32>>>(y); }
+"""
+    given = kernel(source, "cuda", contract(tensor("y", 256, role="output")), entry_point="mma")
+    assert in_builder(given, tmp_path, H200).facts["parameters"] == "(float*)"
+
+
+@with_nvcc
 def test_an_options_value_is_no_word_of_a_shell(tmp_path: Path) -> None:
     source = """
     #define TEXT(x) TEXT_OF(x)

@@ -126,6 +126,9 @@ def test_a_faulty_spec_is_refused_by_the_arguments_name() -> None:
     with pytest.raises(KernelFault, match="argument 'weights': 300 is outside int8") as fault:
         draw(contract(tensor("weights", 2, dtype="int8", kind="full", fill_value=300)))
     assert fault.value.status is Status.CONTRACT_MISMATCH
+    with pytest.raises(KernelFault, match="argument 'steps': cannot convert float infinity") as fault:
+        draw(contract(tensor("steps", 4, dtype="int16", kind="arange", step=1e308)))
+    assert fault.value.status is Status.CONTRACT_MISMATCH
     with pytest.raises(KernelFault, match="argument 'x' is a tensor: give it a tensor_spec"):
         draw(contract(Argument("x", "tensor")))
 
