@@ -28,13 +28,13 @@ def with_baselines(report: Report, request: Request, evaluate: Callable[[Request
     latency_ms = reference.timing.latency_ms if reference.timing is not None else None
     eager = BaselineResult(Baseline.EAGER, latency_ms, report.speedup)
     if report.speedup is None:
-        code, message = NoBaseline.NO_SPEEDUP.value, report.speedup_unavailable_reason()
-        missing = replace(eager, code=code, message=message)
-        return replace(report, baselines=_wire(missing, replace(missing, name=Baseline.COMPILE, latency_ms=None)))
+        eager = replace(eager, code=NoBaseline.NO_SPEEDUP.value, message=report.speedup_unavailable_reason())
     if request.reference is None or request.reference.kernel_type not in COMPILABLE:
         message = f"torch.compile takes a reference in PyTorch, and this one is {reference.kernel_type}"
         missing = BaselineResult(Baseline.COMPILE, code=NoBaseline.NOT_PYTORCH.value, message=message)
         return replace(report, baselines=_wire(eager, missing))
+    if report.speedup is None:
+        return replace(report, baselines=_wire(eager, replace(eager, name=Baseline.COMPILE, latency_ms=None)))
     compiled = evaluate(comparison(request))
     device = replace(
         report.device,

@@ -235,7 +235,7 @@ EVEN_SHARE = "torch.where((F.one_hot(i, 8).cumsum(0).gather(1, i[:, None]) <= 25
 # As atomics do it: each term is added to what the row holds in memory.
 IN_BFLOAT16 = (
     "(lambda rows: [rows[k].add_(row) for k, row in zip(i.tolist(), g.bfloat16())] and rows.float())"
-    "(g.new_zeros(512, 64, dtype=torch.bfloat16))"
+    "(g.new_zeros(1024, 64, dtype=torch.bfloat16))"
 )
 
 # What holds for drawn sets by chance alone: parameters, draw, reference, a right and a wrong kernel, where it shows.
@@ -256,8 +256,8 @@ BY_CHANCE: dict[str, tuple[str, str, str, str, str, str]] = {
         "x * (F.one_hot(i, 8).float() @ w)", EVEN_SHARE, "skewed indices",
     ),
     "few terms a sum in bfloat16": (
-        "g, i", "g, i = (torch.randn(2048, 64) + 1) / 10, torch.randint(512, (2048,))",
-        "g.new_zeros(512, 64).index_add(0, i, g)", "F.one_hot(i, 512).float().T @ g", IN_BFLOAT16, "skewed indices",
+        "g, i", "g, i = (torch.randn(2048, 64) + 1) / 10, torch.randint(1024, (2048,))",
+        "g.new_zeros(1024, 64).index_add(0, i, g)", "F.one_hot(i, 1024).float().T @ g", IN_BFLOAT16, "skewed indices",
     ),
 }  # fmt: skip
 
