@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
+Form = Literal["ptx", "sass", "ttir", "ttgir", "llir"]
+FORMS: tuple[str, ...] = get_args(Form)
+"""Forms of the code that a request may ask for."""
 SIDES = {"candidate": "kernel_exec_result", "reference": "ref_result"}
 PROFILE = "ncu-rep"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

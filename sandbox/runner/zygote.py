@@ -151,7 +151,7 @@ def main() -> None:
     control = Channel(socket.socket(fileno=int(sys.argv[1])), takes_descriptors=True)
     with no_device_visible():
         preload()
-        # For which device, and which tools its runners may use.
+        # Says for which device it is, and which tools its runners may use.
         set_up = control.receive()
         arch: str | None = set_up["arch"]
         gpu = arch is not None

@@ -4,8 +4,8 @@ those that float64 holds right (docs/adr/0036), be they few or those in which th
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from domain.kernel import KernelType
 from domain.value import leaves
 from domain.value import replace as replaced
 from profiling.window.call_buffers import Slots
+from sandbox.supervisor.session import Session
 from tasks.correctness.float64_check import MOST_RUNS, Float64Check
 from tasks.correctness.input_batches import Arguments
 from tasks.correctness.reference_error_check import ReferenceErrorCheck
@@ -122,19 +123,11 @@ class BoundaryExcuses:
 
     def _rounded(self, arguments: Arguments, budget: TimeBudget) -> Outputs | None:
         """Outputs in float64 with the source's casts to lower precisions; None if there are none."""
-        session = self._reference.session
-        if session is None or self._left_s <= 0:
-            return None
-        began = time.monotonic()
-        session.set_deadline(budget.within(CALL_S))
-        try:
-            return session.double(arguments, rounds=True)
-        except KernelFault:
-            self.failed = True
-            return None
-        finally:
-            self._left_s -= time.monotonic() - began
-            session.set_deadline(budget.deadline)
+        session, outputs = self._reference.session, None
+        if session is not None and self._left_s > 0:
+            with self._until_fault(session, budget):
+                outputs = session.double(arguments, rounds=True)
+        return outputs
 
     def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
         """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
@@ -167,18 +160,30 @@ class BoundaryExcuses:
         session = self._reference.session
         if session is None or self.failed:
             return 0.0
-        session.set_deadline(budget.within(CALL_S))
-        try:
+        counted = None
+        with self._until_fault(session, budget):
             counted = session.flops(arguments)
-        except KernelFault:
-            self.failed = True
-            counted = None
-        finally:
-            session.set_deadline(budget.deadline)
         return sum((counted or {}).values())
 
+    @contextmanager
+    def _until_fault(self, session: Session, budget: TimeBudget) -> Iterator[None]:
+        """A block of requests to the reference's runner, which a fault ends.
+
+        It gets no more requests then: later faults would not be its own.
+        """
+        session.set_deadline(budget.within(CALL_S))
+        try:
+            yield
+        except KernelFault:
+            self.failed = True
+        finally:
+            session.set_deadline(budget.deadline)
+
     def _runs(self, arguments: Arguments, budget: TimeBudget) -> Generator[Outputs, None, None]:
-        """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault."""
+        """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault.
+
+        What is done with them counts against the budget, too.
+        """
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:
             return
@@ -190,16 +195,14 @@ class BoundaryExcuses:
             for number, factor in ((0, 0), *PERTURBATIONS):
                 if time.monotonic() - began > self._left_s:
                     return
-                session.set_deadline(budget.within(CALL_S))
-                outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
+                outputs = None
+                with self._until_fault(session, budget):
+                    outputs = session.double(_perturbed(arguments, kinds, number, factor * by) if number else arguments)
                 if outputs is None:
                     return
                 yield outputs
-        except KernelFault:
-            self.failed = True  # The reference's runner gets no more requests: later faults would not be its own.
         finally:
             self._left_s -= time.monotonic() - began
-            session.set_deadline(budget.deadline)
 
 
 def _perturbed(arguments: Arguments, kinds: list[ValueTraits], number: int, by: float) -> Arguments:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from kernel_eval_client.artifact import FORMS, Form
+
 WAIT_S = 45.0
 """Default time to wait, in s: most programs abandon a call after a minute."""
 
@@ -69,8 +71,8 @@ Wait = Annotated[
 ]
 JobId = Annotated[str, AfterValidator(_id), Field(description="As an earlier answer named it.")]
 Texts = Annotated[
-    list[Literal["ptx", "sass", "ttir", "ttgir", "llir"]] | None,
-    BeforeValidator(lambda value: [value] if value in ("ptx", "sass", "ttir", "ttgir", "llir") else value),
+    list[Form] | None,
+    BeforeValidator(lambda value: [value] if value in FORMS else value),
     Field(description="Keep the code in these forms; the tool `artifact` reads them."),
 ]
 Counters = Annotated[

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from kernel_eval_client.artifact import FORMS
 from kernel_eval_client.cli import streams
 from kernel_eval_client.cli.brief_parser import BriefParser
 from kernel_eval_client.cli.exits import MEANINGS
@@ -18,7 +19,6 @@ from kernel_eval_client.suites.reading import LAYOUTS
 from kernel_eval_client.version import installed_version
 
 LEVELS = ("basic", "full")
-FORMS = ("ptx", "sass", "ttir", "ttgir", "llir")
 STATES = sorted({"queued", "building", "waiting", "running"} | TERMINAL)
 
 

@@ -182,8 +182,11 @@ def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, who
         return
     log_sums = [Kind.LOG_SUM] if bool(few.amax() <= row_tolerance(few.dtype)) else []
     for kind in (Kind.SUM, *log_sums, *ORDERS):
-        values = (0.0, 1.0, own) if kind is Kind.SUM else (float(row_sums(few, kind).reshape(-1)[0]),)
-        found = [Property(kind, dimension, value, width) for value in ((0.0,) if kind is Kind.LOG_SUM else values)]
+        if kind in ORDERS:
+            values = [float(row_sums(few, kind).reshape(-1)[0])]
+        else:
+            values = [0.0] if kind is Kind.LOG_SUM else [0.0, 1.0, own]
+        found = [Property(kind, dimension, value, width) for value in values]
         is_single = kind in ORDERS and few.numel() == few.shape[-1]
         one = found[0] if is_single else next((one for one in found if rows_share(one, few)), None)
         if one is None or (kind in ORDERS and not one.value) or _by_chance(one, tensor, few):
