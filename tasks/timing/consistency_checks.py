@@ -31,7 +31,7 @@ from validation.compare.bitwise import differing
 from validation.compare.comparison import BATCH, agree
 
 RESERVE_S = 1.0
-FEWEST, MOST = 4, 24
+FEWEST, MOST = 3, 24
 """Minimum and maximum number of rounds of each kind; streamed single calls, whose minimum counts, get twice as many."""
 BATCH_SIZE = 8
 """Number of streamed single calls that follow each other directly. Host code that has not run for milliseconds takes up
@@ -181,7 +181,7 @@ class CrossChecks:
         if all(setup.gated for setup in self._setups.values()):
             return 1 if self._time_for(layout) else None
         room = max(self._rounds.memory() // max(self._rounds.bytes_per_call(), 1), 1)
-        sizes = (min(BATCH_SIZE, room), min(FEWEST, room), 1)
+        sizes = (min(BATCH_SIZE, room), min(BATCH_SIZE // 2, room), 1)
         return next((size for size in sizes if self._time_for(layout, size, after_window=True)), None)
 
     def _filled(self, slots: dict[str, Slots], *, copied: bool) -> dict[str, _Contents]:
