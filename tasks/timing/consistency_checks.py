@@ -32,7 +32,8 @@ from validation.compare.comparison import BATCH, agree
 
 RESERVE_S = 1.0
 FEWEST, MOST = 3, 24
-"""Minimum and maximum number of rounds of each kind; streamed single calls, whose minimum counts, get twice as many."""
+"""Minimum and maximum number of rounds of each kind; streamed single calls, whose minimum counts, get twice as many.
+A fourth round before a time is in doubt holds the device 3 % longer (docs/measurements.md)."""
 BATCH_SIZE = 8
 """Number of streamed single calls that follow each other directly. Host code that has not run for milliseconds takes up
 to 300 µs longer; in a batch no call has to pay for that (docs/measurements.md)."""
