@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -24,9 +21,6 @@ from backends.binary.cuda_toolkit import cuda_home
 from backends.extensions import compiler_driver, include_scan, minimal_headers
 from domain.fault import DRIVER_FAILED
 from domain.paths import ROOT
-
-UNUSED_S = 30 * 86_400.0
-"""Maximum age of a toolchain that no worker has started with, in s."""
 
 _PARTS = (ptxas_report, compiler_driver, minimal_headers, include_scan)
 _DRIVER = """#!{python} -IS
@@ -53,7 +47,6 @@ def prepare(parent: Path) -> Path | None:
         return None
     folder = parent / _digest(tools)
     if (folder / "toolchain.json").exists():
-        os.utime(folder / "toolchain.json")
         return folder
     parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=parent))
@@ -81,16 +74,7 @@ def prepare(parent: Path) -> Path | None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    _tidy(parent)
     return folder
-
-
-def _tidy(parent: Path) -> None:
-    """Removes toolchains that no worker has started with for a long time."""
-    for config in parent.glob("*/toolchain.json"):
-        with suppress(FileNotFoundError):
-            if time.time() - config.stat().st_mtime > UNUSED_S:
-                shutil.rmtree(config.parent, ignore_errors=True)
 
 
 def torch_include() -> Path:

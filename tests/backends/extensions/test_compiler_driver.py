@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
 import subprocess
@@ -109,16 +108,6 @@ def test_the_folder_is_made_once_and_for_reading(compilers: Path) -> None:
     assert (compilers / "bin" / "c++").stat().st_mtime_ns == before
     assert [path.name for path in compilers.parent.iterdir()] == [compilers.name]
     assert not stat.S_IMODE((compilers / "bin" / "c++").stat().st_mode) & 0o222
-
-
-def test_what_nobody_starts_with_goes(tmp_path: Path) -> None:
-    for name in ("old", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "toolchain.json").write_text("{}")
-    os.utime(tmp_path / "old" / "toolchain.json", (0, 0))
-    folder = toolchain.prepare(tmp_path)
-    assert folder is not None
-    assert {path.name for path in tmp_path.iterdir()} == {"other", folder.name}
 
 
 KERNELS = """
