@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -95,12 +94,10 @@ def main() -> int:
 
 
 def _toolchain(parent: Path, console: Terminal) -> str:
-    began = time.monotonic()
     folder = toolchain.prepare(parent / "toolchains")
     if folder is None:
         raise SystemExit("there is no C++ compiler here")
-    toolchain.precompile_all(folder)
-    console.print(f"headers precompiled in {time.monotonic() - began:.1f} s; {os.cpu_count()} host CPUs")
+    console.print(f"{os.cpu_count()} host CPUs")
     return str(folder)
 
 

@@ -79,7 +79,6 @@ class Settings:
     arena_memory: int | None
     build_cache: int
     shared_builds: int
-    precompile_headers: bool
     warm_reference: float
     context_reuses: int
     build_for: str | None
@@ -158,7 +157,6 @@ def _read(env: Env) -> Settings:
         arena_memory=_mebibytes(env.int("ARENA_MEMORY_MIB", None, validate=validate.Range(1))),
         build_cache=env.int("BUILD_CACHE_MIB", 4096, validate=validate.Range(0)) * MIB,
         shared_builds=env.int("SHARED_BUILDS_MIB", 0, validate=validate.Range(0)) * MIB,
-        precompile_headers=env.bool("PRECOMPILE_HEADERS", True),
         warm_reference=env.float("WARM_REFERENCE_SECONDS", 0.0, validate=validate.Range(0)),
         context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
         build_for=env.str("BUILD_FOR", "", validate=_ARCHITECTURE) or None,

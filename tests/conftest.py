@@ -92,7 +92,6 @@ def lease_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The tests neither wait for a service that runs on this machine nor hold it up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEASE_DIR", str(tmp_path_factory.mktemp("leases")))
-        patch.setenv("PRECOMPILE_HEADERS", "off")  # A minute of two processors, and a gigabyte.
         settings.cache_clear()
         yield
     settings.cache_clear()

@@ -56,16 +56,11 @@ class ServiceCollector(Collector):
     def _jobs(self, counters: Counters) -> Iterator[Metric]:
         yield from _of_jobs(counters)
         yield _latencies(counters)
-        yield from _of_builds(counters)
-        oldest = self._records.oldest_queued()
-        yield _gauge(
-            "queue_oldest_age_seconds",
-            "Age of the oldest queued job; 0 without queued jobs.",
-            0.0 if oldest is None else max(0.0, self._records.now() - oldest),
-        )
-        yield _gauge(
-            "queue_limit", "MAX_QUEUE: new jobs are refused at this number of queued jobs.", settings().max_queue
-        )
+        oldest, now = self._records.oldest_queued(), self._records.now()
+        age = 0.0 if oldest is None else max(0.0, now - oldest)
+        yield _gauge("queue_oldest_age_seconds", "Age of the oldest queued job; 0 without queued jobs.", age)
+        limit = settings().max_queue
+        yield _gauge("queue_limit", "MAX_QUEUE: new jobs are refused at this number of queued jobs.", limit)
         stored = self._records.stored_bytes()
         yield _gauge("records_bytes", "Approximate bytes of all jobs' requests and results in Redis.", stored)
         limit = settings().records_memory
@@ -73,31 +68,26 @@ class ServiceCollector(Collector):
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:
-    submitted = CounterMetricFamily("kernel_eval_jobs_submitted", "Jobs that were accepted.", labels=["kernel_type"])
-    for name, value in _under(counters, "by_kernel_type:"):
-        submitted.add_metric([name], value)
-    yield submitted
-    finished = CounterMetricFamily(
-        "kernel_eval_jobs_finished",
+    yield _counter("jobs_submitted", "Jobs that were accepted.", _under(counters, "by_kernel_type:"), "kernel_type")
+    meaning = (
         "Jobs that ended. The cause is a completed job's verdict, else infrastructure_error, requested (its owner "
-        "cancelled it) or queue_timeout; reused where an earlier result was returned whose verdict is no longer known.",
-        labels=["kernel_type", "operation", "state", "cause"],
+        "cancelled it) or queue_timeout; reused where an earlier result was returned whose verdict is no longer known."
     )
-    for name, value in _under(counters, "ended:"):
-        finished.add_metric(name.split(":"), value)
-    yield finished
-    reused = CounterMetricFamily("kernel_eval_jobs_reused", "Jobs that returned an earlier job's result.")
-    reused.add_metric([], counters["reused"])
-    yield reused
-    requeued = CounterMetricFamily(
-        "kernel_eval_jobs_requeued", "Attempts that ended by a fault of the service and were repeated."
-    )
-    requeued.add_metric([], counters["requeued"])
-    yield requeued
+    ended = _under(counters, "ended:")
+    yield _counter("jobs_finished", meaning, ended, "kernel_type", "operation", "state", "cause")
+    yield _counter("jobs_reused", "Jobs that returned an earlier job's result.", {"": counters["reused"]})
+    meaning = "Attempts that ended by a fault of the service and were repeated."
+    yield _counter("jobs_requeued", meaning, {"": counters["requeued"]})
     jobs = GaugeMetricFamily("kernel_eval_jobs", "Stored jobs, by state.", labels=["state"])
     for state in State:
         jobs.add_metric([state.value], counters[f"by_state:{state.value}"])
     yield jobs
+    built = {outcome: counters.get(f"compile_{outcome}", 0) for outcome in ("ok", "failed")}
+    yield _counter(
+        "compilations", "Kernels that were built or loaded from a cache, references included.", built, "outcome"
+    )
+    lookups = {result: counters.get(name, 0) for result, name in CACHE_COUNTERS.items()}
+    yield _counter("build_cache_requests", "Lookups in the build caches.", lookups, "result")
 
 
 def _latencies(counters: Counters) -> Metric:
@@ -116,28 +106,17 @@ def _latencies(counters: Counters) -> Metric:
     return metric
 
 
-def _of_builds(counters: Counters) -> Iterator[Metric]:
-    built = CounterMetricFamily(
-        "kernel_eval_compilations",
-        "Kernels that were built or loaded from a cache, references included.",
-        labels=["outcome"],
-    )
-    for outcome in ("ok", "failed"):
-        built.add_metric([outcome], counters.get(f"compile_{outcome}", 0))
-    yield built
-    requests = CounterMetricFamily(
-        "kernel_eval_build_cache_requests", "Lookups in the build caches.", labels=["result"]
-    )
-    for result, name in CACHE_COUNTERS.items():
-        requests.add_metric([result], counters.get(name, 0))
-    yield requests
+def _counter(name: str, meaning: str, values: Counters, *labels: str) -> Metric:
+    """A counter with a value for each key, which has the labels' values, separated by colons."""
+    metric = CounterMetricFamily(f"kernel_eval_{name}", meaning, labels=labels)
+    for key, value in values.items():
+        metric.add_metric(key.split(":") if labels else [], value)
+    return metric
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"kernel_eval_{name}", meaning, value)
 
 
-def _under(counters: Counters, prefix: str) -> Iterator[tuple[str, float]]:
-    for name in sorted(counters):
-        if name.startswith(prefix):
-            yield name.removeprefix(prefix), counters[name]
+def _under(counters: Counters, prefix: str) -> Counters:
+    return {name.removeprefix(prefix): counters[name] for name in sorted(counters) if name.startswith(prefix)}

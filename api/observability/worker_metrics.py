@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,13 @@ CARD = (
     CardFigure("ecc_uncorrected", "gpu_ecc_uncorrected_errors", "Memory errors since the driver was loaded."),
 )
 
+WORKER: tuple[tuple[str, str, Callable[[WorkerView], float]], ...] = (
+    ("worker_quarantined", "1 where the worker takes no jobs until its device passes a self-test.",
+     lambda worker: worker.quarantined is not None),
+    ("worker_slots", "MAX_WORKERS: jobs that the worker handles at once.", lambda worker: worker.max_workers),
+    ("worker_start_time_seconds", "When the worker started, in seconds since 1970.", lambda worker: worker.started_at),
+)  # fmt: skip
+
 
 def worker_metrics(redis: Redis, counters: dict[str, float]) -> Iterator[Metric]:
     """Metrics of the workers with a recent heartbeat; a worker without a GPU has no gpu metrics."""
@@ -76,24 +83,8 @@ def _states(alive: list[WorkerView]) -> Iterator[Metric]:
     for one in alive:
         info.add_metric([one.name, one.host, one.device, one.gpu_uuid or "", one.gpu_name or ""], 1)
     yield info
-    yield _each(
-        GaugeMetricFamily,
-        "worker_quarantined",
-        "1 where the worker takes no jobs until its device passes a self-test.",
-        {worker.name: worker.quarantined is not None for worker in alive},
-    )
-    yield _each(
-        GaugeMetricFamily,
-        "worker_slots",
-        "MAX_WORKERS: jobs that the worker handles at once.",
-        {worker.name: worker.max_workers for worker in alive},
-    )
-    yield _each(
-        GaugeMetricFamily,
-        "worker_start_time_seconds",
-        "When the worker started, in seconds since 1970.",
-        {worker.name: worker.started_at for worker in alive},
-    )
+    for name, meaning, read in WORKER:
+        yield _each(GaugeMetricFamily, name, meaning, {worker.name: read(worker) for worker in alive})
 
 
 def _stored_builds(alive: list[WorkerView], readings_by_worker: dict[str, Reading]) -> Metric:

@@ -15,6 +15,7 @@ from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
 from backends.cuda.source_scan import global_functions, host_functions, visible_code
 from backends.source.build_errors import advice, first_error
+from backends.source.entry_point import metadata_text
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -70,7 +71,7 @@ class Build:
         metadata = kernel.metadata
         self.source = kernel.source_code.removeprefix("\ufeff")  # Drop an editor's byte order mark: NVRTC rejects it.
         self.io = kernel.io
-        self.kernel_name = _text(metadata, "kernel_name")
+        self.kernel_name = metadata_text(kernel, "kernel_name")
         self.expressions = _texts(metadata, "name_expressions")
         self.notes: list[str] = []
         self.arch = _with_variant(arch)
@@ -257,13 +258,6 @@ def _check_machine_code(attempt: Attempt) -> None:
             "source changes what the compiler tells of it (names that begin with __ke_, or .entry in asm)",
             log,
         )
-
-
-def _text(metadata: dict[str, Any], key: str) -> str | None:
-    value = metadata.get(key)
-    if value is not None and not isinstance(value, str):
-        raise KernelFault(Status.COMPILE_ERROR, f"metadata.{key} is a text")
-    return value.strip() or None if value else None
 
 
 def _texts(metadata: dict[str, Any], key: str) -> list[str]:

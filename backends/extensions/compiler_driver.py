@@ -8,8 +8,8 @@ on its text and exit status. A note beside the object records which headers were
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,11 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from backends.binary import ptxas_report
-from backends.extensions import minimal_tensor
-from backends.extensions.include_scan import includes_for, named_in
-from backends.extensions.minimal_headers import HOST, NAMED
-from backends.extensions.nvcc_steps import Steps, UnknownSteps, exit_status, signal_line
-from backends.extensions.pch import INCLUDED, variant
+from backends.extensions.include_scan import includes_for
+from backends.extensions.minimal_headers import NAMED
 
 NOTE = ".headers"
 """Suffix of the file beside an object that records which headers were used."""
@@ -33,10 +30,7 @@ flag."""
 MAX_PTX_BYTES = 4 << 20
 """Maximum bytes of PTX that are stored for one source; the rest is cut."""
 
-STOCK, LEAN, PRECOMPILED = "stock", "lean", "lean, precompiled"
-_PCH_WARNING = "-Winvalid-pch"
-"""Makes g++ warn when a precompiled header does not suit the flags or macros; g++ then parses the header itself."""
-
+STOCK, LEAN = "stock", "lean"
 _ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
 _SOURCES = (".cpp", ".cc", ".cxx", ".cu")
 
@@ -51,29 +45,25 @@ def main(tool: str, toolchain: Path, arguments: list[str]) -> int:
     source, target = _source(arguments), _target(arguments)
     if source is None or target is None:
         status = subprocess.run([config[tool], *arguments], check=False).returncode
-        sys.stderr.write(signal_line(config[tool], status))
-        return exit_status(status)
+        sys.stderr.write(_signal_line(config[tool], status))
+        return _exit_status(status)
     note = Path(f"{target}{NOTE}")
     if tool == "nvcc":
         arguments = [*arguments, ptxas_report.VERBOSE]
     try:
-        used, text = _lean(tool, toolchain, config, source, target, arguments)
-        status = 0
+        used, status, text = LEAN, 0, _lean(tool, toolchain, config, source, target, arguments)
     except (NotLean, OSError) as reason:
         used = f"{STOCK} ({reason})"
-        command = [config[tool], *arguments]
-        status, text = compile_in_steps(command, target) if tool == "nvcc" else _run(command)
+        status, text = _compile(tool, [config[tool], *arguments], target)
     note.write_text(used, encoding="utf-8")
     if tool == "nvcc":
         Path(f"{target}{RESOURCES}").write_text(json.dumps(ptxas_report.resources(text)), encoding="utf-8")
     sys.stderr.write(ptxas_report.strip_report(text))
-    return exit_status(status)
+    return _exit_status(status)
 
 
-def _lean(
-    tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]
-) -> tuple[str, str]:
-    """Returns which headers were used and the compiler's output. Raises NotLean."""
+def _lean(tool: str, toolchain: Path, config: dict[str, str], source: Path, target: Path, arguments: list[str]) -> str:
+    """The compiler's output with the lean headers. Raises NotLean."""
     headers = toolchain / "include"
     needed = includes_for(source, _folders(arguments), headers, Path(config["torch_include"]))
     if needed is None:
@@ -82,42 +72,42 @@ def _lean(
     named = Path(f"{target}.named").absolute()
     named.mkdir(exist_ok=True)
     (named / NAMED).write_text("".join(f"#include <{name}>\n" for name in needed), encoding="utf-8")
-    folders = [f"-I{named}", f"-I{headers}"]
-    if tool == "nvcc":
-        methods = minimal_tensor.methods(named_in(source, _folders(arguments), Path(config["torch_include"])))
-        (named / minimal_tensor.METHODS).write_text(methods, encoding="utf-8")
-        return LEAN, _compiled(*compile_in_steps([config[tool], *folders, *arguments], target))
-    precompiled = toolchain / "pch" / variant(arguments)
-    ahead = [f"-I{precompiled}"] if (precompiled / f"{INCLUDED}.gch").is_file() else []
-    forced = [f"-D{HOST}", _PCH_WARNING, *ahead, *folders, "-include", INCLUDED, "-include", NAMED]
-    status, text = _run([config[tool], *forced, *arguments])
-    return PRECOMPILED if ahead and _PCH_WARNING not in text else LEAN, _compiled(status, text)
-
-
-def _compiled(status: int, text: str) -> str:
+    status, text = _compile(tool, [config[tool], f"-I{named}", f"-I{headers}", *arguments], target)
     if status != 0:
         error = _ERROR.search(text)
         raise NotLean(f"the lean headers do not suffice: {error[0].strip() if error else f'exit status {status}'}")
     return text
 
 
-def compile_in_steps(command: list[str], target: Path) -> tuple[int, str]:
-    """Compiles device and host code in parallel where possible, and stores the PTX beside the object."""
-    folder = Path(tempfile.mkdtemp(prefix="nvcc-"))
-    try:
-        done = Steps(command, folder).run()
-        ptx = b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{PTX}")))
+def _compile(tool: str, command: list[str], target: Path) -> tuple[int, str]:
+    return compile_with_ptx(command, target) if tool == "nvcc" else _run(command)
+
+
+def compile_with_ptx(command: list[str], target: Path) -> tuple[int, str]:
+    """Runs nvcc, and stores the PTX beside the object. Returns subprocess's status, and the output."""
+    with tempfile.TemporaryDirectory(prefix="nvcc-", ignore_cleanup_errors=True) as folder:
+        done = _run([*command, "--keep", "--keep-dir", folder])
+        ptx = b"".join(path.read_bytes() for path in sorted(Path(folder).glob(f"*{PTX}")))
         Path(f"{target}{PTX}").write_bytes(ptx[:MAX_PTX_BYTES])
-        return done
-    except UnknownSteps:
-        return _run(command)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return done
 
 
 def _run(command: list[str]) -> tuple[int, str]:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    return done.returncode, done.stdout.decode(errors="replace") + signal_line(command[0], done.returncode)
+    return done.returncode, done.stdout.decode(errors="replace") + _signal_line(command[0], done.returncode)
+
+
+def _signal_line(program: str, status: int) -> str:
+    """A line for the log, since a killed compiler cannot write one; empty where no signal killed it.
+
+    `status` is subprocess's: -N for signal N.
+    """
+    return f"{os.path.basename(program)} was killed by signal {-status}\n" if status < 0 else ""
+
+
+def _exit_status(status: int) -> int:
+    """The status as a shell reports it: subprocess's -9 is 137."""
+    return 128 - status if status < 0 else status
 
 
 def _source(arguments: list[str]) -> Path | None:

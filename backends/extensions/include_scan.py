@@ -99,12 +99,6 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
     return [*needed, *operators, *last]
 
 
-def named_in(source: Path, folders: list[Path], torch_include: Path) -> set[str]:
-    """Every identifier in the source, in its own headers, and in torch's functional headers if it uses them."""
-    text, _ = _with_own_headers(source, [source.parent, *folders])
-    return set(_ANY.findall(text + _functional(text, torch_include)))
-
-
 def _functional(text: str, torch_include: Path) -> str:
     """The text of torch's functional headers, where a source calls their functions."""
     if not _FUNCTIONAL.search(text):

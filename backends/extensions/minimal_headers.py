@@ -14,9 +14,6 @@ NAMED = "kernel_eval_named.h"
 """A header generated for each source, in a folder of its own, with the headers that the source needs. The replacements
 include it."""
 
-HOST = "KERNEL_EVAL_HOST"
-"""Defined where `NAMED` is included after the precompiled header instead of from it."""
-
 UMBRELLAS = ("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "ATen/ATen.h", "ATen/Functions.h")
 LISTS = f"{OWN}/lists.h"
 """Lists of tensors as operators take them, followed by the interpreter's values and types."""
@@ -87,11 +84,9 @@ def write(folder: Path, torch_include: Path) -> None:
         _write(own / "factories" / f"{name}.h", text)
     # torch's own aliases (kFloat32, nullopt, …), in any version.
     aliases = re.sub(r"^\s*#\s*(?:include|pragma)\b.*$", "", types, flags=re.MULTILINE)
-    named = f"#ifndef {HOST}\n#include <{NAMED}>\n#endif\n"
-    _write(own / "types.h", f"#include <{OWN}/core.h>\n{aliases}\n{named}")
+    _write(own / "types.h", f"#include <{OWN}/core.h>\n{aliases}\n#include <{NAMED}>\n")
     _write_guard(folder, (torch_include / GUARD).read_text(encoding="utf-8"))
     _write_context(folder, (torch_include / _CONTEXT).read_text(encoding="utf-8"))
-    _write(own / "host.h", f"#include <{OWN}/types.h>\n#include <{OWN}/python.h>\n")
     for umbrella in UMBRELLAS:
         _write(folder / umbrella, f"#include <{OWN}/types.h>\n")
 

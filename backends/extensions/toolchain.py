@@ -1,4 +1,4 @@
-"""Prepares a folder with the compilers of a submission's extensions: drivers, lean headers and precompiled ones.
+"""Prepares a folder with the compilers of a submission's extensions: drivers and lean headers.
 
 The service's own code makes it, and submissions read it. Its name is a digest of its inputs, so a new torch or compiler
 gets a new folder.
@@ -6,45 +6,23 @@ gets a new folder.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import inspect
 import json
-import logging
-import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import torch
-from torch.utils import cpp_extension
 
 from backends.binary import ptxas_report
 from backends.binary.cuda_toolkit import cuda_home
-from backends.extensions import (
-    compiler_driver,
-    include_scan,
-    minimal_headers,
-    minimal_tensor,
-    nvcc_steps,
-    pch,
-)
-from backends.extensions.pch import OPTIMISATION, precompile
+from backends.extensions import compiler_driver, include_scan, minimal_headers
 from domain.fault import DRIVER_FAILED
 from domain.paths import ROOT
 
-UNUSED_S = 30 * 86_400.0
-"""Maximum age of a toolchain that no worker has started with, in s."""
-
-log = logging.getLogger(__name__)
-
-_PARTS = (ptxas_report, compiler_driver, nvcc_steps, minimal_headers, include_scan, minimal_tensor, pch)
+_PARTS = (ptxas_report, compiler_driver, minimal_headers, include_scan)
 _DRIVER = """#!{python} -IS
 import sys
 sys.path.insert(0, {library!r})
@@ -69,14 +47,12 @@ def prepare(parent: Path) -> Path | None:
         return None
     folder = parent / _digest(tools)
     if (folder / "toolchain.json").exists():
-        os.utime(folder / "toolchain.json")
         return folder
     parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=parent))
     try:
         draft.chmod(0o755)
         minimal_headers.write(draft / "include", torch_include())
-        minimal_tensor.write(draft / "include", torch_include())
         # A copy of its own, because a submission's processes need not see the service's folder.
         for part in _PARTS:
             copy = draft / "lib" / Path(str(part.__file__)).relative_to(ROOT)
@@ -98,32 +74,7 @@ def prepare(parent: Path) -> Path | None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    _tidy(parent)
     return folder
-
-
-def _tidy(parent: Path) -> None:
-    """Removes toolchains that no worker has started with for a long time: a gigabyte for each past torch."""
-    for config in parent.glob("*/toolchain.json"):
-        with suppress(FileNotFoundError):
-            if time.time() - config.stat().st_mtime > UNUSED_S:
-                shutil.rmtree(config.parent, ignore_errors=True)
-
-
-def precompile_all(folder: Path) -> None:
-    """Builds the precompiled headers, in one process at a time; returns at once where another process is doing so."""
-    with (folder / "toolchain.json").open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        compiler_path = json.loads(lock.read())["c++"]
-        includes = [*cpp_extension.include_paths(), sysconfig.get_path("include", scheme="posix_prefix")]
-        for flags in OPTIMISATION:
-            try:
-                precompile(compiler_path, folder, includes, ["-fPIC", f"-std={_standard()}", *flags])
-            except (OSError, subprocess.CalledProcessError) as error:
-                log.warning("no precompiled header for %s: %s", flags or "no flags", error)
 
 
 def torch_include() -> Path:
@@ -155,9 +106,3 @@ def _digest(tools: dict[str, str]) -> str:
     inputs = [torch.__version__, str(torch_include()), sys.executable, sys.version, _DRIVER, *parts]
     inputs += [_version(path) for path in tools.values()]
     return hashlib.blake2b("\0".join(inputs).encode(), digest_size=16).hexdigest()
-
-
-def _standard() -> str:
-    """The C++ standard that this torch compiles extensions for."""
-    standards = re.findall(r"'-std=(c\+\+\d\d)'", inspect.getsource(cpp_extension))
-    return standards[0] if standards else "c++17"

@@ -36,7 +36,7 @@ def resolve(module: ModuleType, kernel: Kernel) -> Entry:
 
     Raises KernelFault (COMPILE_ERROR) naming what is missing and what the source defines.
     """
-    function, class_name = named_function(kernel), _text(kernel, "class_name")
+    function, class_name = named_function(kernel), metadata_text(kernel, "class_name")
     if function:
         return named(module, function, kernel)
     if class_name:
@@ -57,7 +57,7 @@ def resolve(module: ModuleType, kernel: Kernel) -> Entry:
 
 def named_function(kernel: Kernel) -> str | None:
     """metadata.function_name, or its other name entry_point."""
-    return _text(kernel, "function_name") or _text(kernel, "entry_point")
+    return metadata_text(kernel, "function_name") or metadata_text(kernel, "entry_point")
 
 
 def named(module: ModuleType, name: str, kernel: Kernel) -> Entry:
@@ -74,7 +74,7 @@ def _class(module: ModuleType, name: str, kernel: Kernel) -> Entry:
     target = getattr(module, name, None)
     if not isinstance(target, type):
         raise _missing(name, module)
-    method = _text(kernel, "method_name") or _default_method(target)
+    method = metadata_text(kernel, "method_name") or _default_method(target)
     if not callable(getattr(target, method, None)) or getattr(target, method) is nn.Module.forward:
         methods = [key for key, value in vars(target).items() if isinstance(value, FunctionType) and key[0] != "_"]
         raise KernelFault(
@@ -116,8 +116,9 @@ def _missing(name: str, module: ModuleType, advice: str = "") -> KernelFault:
     return KernelFault(Status.COMPILE_ERROR, "; ".join(part for part in parts if part))
 
 
-def _text(kernel: Kernel, key: str) -> str | None:
+def metadata_text(kernel: Kernel, key: str) -> str | None:
+    """That value of the metadata, None where it is missing or blank. Raises KernelFault if it is no text."""
     value = kernel.metadata.get(key)
     if value is not None and not isinstance(value, str):
         raise KernelFault(Status.COMPILE_ERROR, f"metadata.{key} has to be a string, not {value!r}")
-    return value or None
+    return value.strip() or None if value else None

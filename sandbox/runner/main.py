@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+from backends.code_listings import MAX_CODES, CodeText, listings
 from backends.source import error_report
+from backends.triton import cache
 from domain.fault import OutputFault
-from sandbox.protocol.channel import READY, Channel, ChannelClosed
-from sandbox.runner.code_listing import list_code
+from domain.listing import Form
+from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message
 from sandbox.runner.runner import Runner
 
 DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
@@ -57,3 +60,17 @@ def serve(channel: Channel, folder: Path) -> None:
             channel.send(reply)
         except ChannelClosed:
             return
+
+
+def list_code(folder: Path, message: Message) -> Message:
+    """Texts in the requested forms, reasons for those that are unavailable, and the data that Triton's kernels need.
+
+    It reads the code that the build left in the folder, and runs nothing of the submission.
+    """
+    results = listings(folder, [Form(form) for form in message["forms"]])
+    return {
+        "op": "listings",
+        "found": [asdict(one) for one in results if isinstance(one, CodeText)],
+        "kernels": cache.list_resources(folder, message["arch"], MAX_CODES),
+        "lacking": [asdict(one) for one in results if not isinstance(one, CodeText)],
+    }

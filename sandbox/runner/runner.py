@@ -38,7 +38,6 @@ from sandbox.runner.null_kernel import NullKernel
 from sandbox.runner.output_aliasing import OutputAliasing
 from sandbox.runner.output_views import argument_views, detached_outputs
 from sandbox.runner.process_state import ProcessState
-from sandbox.runner.profiled_call import call_profiled
 from sandbox.runner.timestamps import milliseconds, record_event
 from sandbox.runner.window import RunnerWindow
 
@@ -292,8 +291,18 @@ class Runner:
         return trace_launches(partial(self._loaded.call, self._placed(message["args"])), self.target)
 
     def inspect(self, message: Message) -> Message:
-        """Calls until warm, then once for the tool above this runner."""
-        call_profiled(partial(self._loaded.call, self._placed(message["args"])), int(message["warm_up"]), self.target)
+        """Calls until warm, then once with the profiler on, for a tool started with `--profile-from-start off`."""
+        call = partial(self._loaded.call, self._placed(message["args"]))
+        for _ in range(int(message["warm_up"])):
+            call()
+        if not self.target.is_cuda:
+            call()
+            return {"op": "ok"}
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
         return {"op": "ok"}
 
     def reserve_call(self, _: Message) -> Message:

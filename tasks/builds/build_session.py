@@ -18,7 +18,7 @@ from typing import Any
 from backends.base import Target
 from backends.dry_run.example import may_compile
 from domain.fault import InfrastructureFault
-from domain.kernel import Kernel, KernelType
+from domain.kernel import Kernel
 from domain.settings import settings
 from sandbox.isolation.scratch_dir import remove
 from sandbox.isolation.uid import allow_traversal
@@ -108,11 +108,6 @@ class BuildSession:
         arch = settings().build_for
         return None if self.target.is_cuda or arch is None else BuildSession(Target("cuda:0", arch), self.name)
 
-    def ready_compilers(self, kernels: list[Kernel]) -> None:
-        """Start precompiling headers in the background, once a kernel may use them."""
-        if any(kernel.kernel_type is KernelType.TORCH_CUDA for kernel in kernels):
-            self._compilers.precompile()
-
     def start_zygote(self) -> None:
         """Start the zygote before a kernel's time begins: it may take seconds. Raises InfrastructureFault."""
         _ = self.zygote
@@ -146,7 +141,6 @@ class BuildSession:
         if (gpu_session := vars(self).get("gpu_session")) is not None:
             gpu_session.close()
         self._discard()
-        self._compilers.close()
         self._own_folder.close()
         self.register.close()
 

@@ -39,7 +39,6 @@ def set_up_runners(job: JobContext, resources: ExitStack) -> list[KernelRun]:
 def _build(job: JobContext, kernel_runs: list[KernelRun]) -> None:
     """Compile every kernel with no GPU visible, or take it from the cache."""
     job.enter(Stage.BUILD)
-    job.worker.ready_compilers([kernel_run.kernel for kernel_run in kernel_runs])
     Building(job.worker, job.request, job.cancelled).build_all(kernel_runs)
 
 

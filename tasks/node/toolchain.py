@@ -1,14 +1,12 @@
-"""The compilers of this node's builds: their folder, their identity, and headers precompiled in the background."""
+"""The compilers of this node's builds: their folder and their identity."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
 import logging
-import os
 import platform
 import subprocess
-import sys
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -17,10 +15,7 @@ import torch
 from backends.extensions import toolchain
 from backends.languages import registry
 from domain.paths import ROOT
-from domain.settings import settings
-from sandbox.isolation.rlimits import die_with_parent
 
-BACKGROUND = 19
 _PACKAGES = ("torch", "triton", "cupy-cuda13x", "numpy", "ninja", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl", "setuptools")
 _BUILDING_CODE = ("backends", "sandbox", "domain")
 
@@ -32,8 +27,6 @@ class Compilers:
 
     def __init__(self, parent: Path) -> None:
         self.folder: str | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failure_logged = False
         try:
             folder = toolchain.prepare(parent)
             self.folder = str(folder) if folder is not None else None
@@ -51,30 +44,6 @@ class Compilers:
         for package in _BUILDING_CODE:
             parts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / package).rglob("*.py"))]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-
-    def precompile(self) -> None:
-        """Start a low-priority process that precompiles missing headers; returns at once.
-
-        A later call logs a failure of that process once: builds then work without, but take longer.
-        """
-        if self._process is not None:
-            if self._process.poll() and not self._failure_logged:
-                self._failure_logged = True
-                log.warning("no headers are precompiled: the process for it ended with %s", self._process.returncode)
-        elif self.folder is not None and settings().precompile_headers:
-            command = [sys.executable, "-m", "tasks.node.toolchain", self.folder]
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # noqa: TID251 - the worker's own, handed on
-                stdin=subprocess.DEVNULL,
-            )
-
-    def close(self) -> None:
-        """Kill the precompiling process, if it still runs."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
 
 @cache
@@ -103,9 +72,3 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "none"
-
-
-if __name__ == "__main__":
-    die_with_parent(os.getppid())
-    os.nice(BACKGROUND)
-    toolchain.precompile_all(Path(sys.argv[1]))

@@ -106,7 +106,6 @@ class JobBuilder:
             building.build(KernelRun("kernel", kernel, session.private_folder(folder / "build")))
 
     def _build(self, session: BuildSession, building: Building, kernel: Kernel, key: str) -> None:
-        session.ready_compilers([kernel])
         began, ended = time.monotonic(), "built"
         with session.job_folder() as folder:
             kernel_run = KernelRun("kernel", kernel, session.private_folder(folder / "build"))

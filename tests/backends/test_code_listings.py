@@ -14,7 +14,7 @@ import pytest
 from backends import code_listings
 from backends.binary import disassembler
 from backends.code_listings import CodeText, MissingText
-from backends.extensions.compiler_driver import compile_in_steps
+from backends.extensions.compiler_driver import compile_with_ptx
 from backends.triton import cache
 from domain.listing import Form
 from tests.backends.contracts import contract
@@ -95,7 +95,7 @@ def extension_in(folder: Path) -> Path:
     (place / "twice.cu").write_text(EXTENSION)
     target = place / "twice.cuda.o"
     flags = ["-gencode=arch=compute_90,code=sm_90", "-Xcompiler", "-fPIC"]
-    status, text = compile_in_steps(["nvcc", *flags, "-c", str(place / "twice.cu"), "-o", str(target)], target)
+    status, text = compile_with_ptx(["nvcc", *flags, "-c", str(place / "twice.cu"), "-o", str(target)], target)
     assert (status, text) == (0, "")
     subprocess.run(["nvcc", "-shared", *flags, "-o", str(place / "twice.so"), str(target)], check=True)
     return place

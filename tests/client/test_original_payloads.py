@@ -45,7 +45,7 @@ def test_one_of_them_in_every_run(url: str) -> None:
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("path", ["/", "/compare"])
 def test_the_first_body_is_taken(url: str, path: str) -> None:
-    # Without precompiled headers the host's part of an extension takes a busy processor longer than that body's 30 s.
+    # Building an extension takes a busy processor longer than that body's 30 s.
     body = {"ref_code": REF_CODE, "custom_code": CUSTOM_CODE, "num_trials": 10, "timeout": 300}
     answer = httpx.post(f"{url}{path}", params={"wait": 600}, json=body, timeout=650)
     assert answer.status_code == 200

@@ -60,7 +60,7 @@ def main() -> None:
     if mode == "container":
         uid.keep_only(DOCKERS_CAPABILITIES)
     os.environ |= {"STATE_DIR": str(state), "LEASE_DIR": str(state), "HOME": str(state), "TMPDIR": str(state)}
-    os.environ |= {"PRECOMPILE_HEADERS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    os.environ |= {"CUDA_VISIBLE_DEVICES": ""}
     settings.cache_clear()
     # Only now: torch keeps what it finds of the environment when it is imported.
     from tasks.evaluation.pipeline import run

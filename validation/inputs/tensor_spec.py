@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
+
 import torch
 
 from backends.dtypes import torch_dtype
-from domain.contract import INDEX_KINDS, TensorInit, TensorSpec
+from domain.contract import INDEX_KINDS, TensorData, TensorInit, TensorSpec
 from domain.value import TensorRef
 from sandbox.protocol.arena import stored_shape, write
 from validation.compare.bitwise import identical
 from validation.inputs import poison_fill
 from validation.inputs.index_content import index_content
-from validation.inputs.inline_data import inline_tensor
 from validation.inputs.random_content import FIXED_KINDS, RANDOM_KINDS, fixed_content, random_content
 from validation.seeds import derive_seed
 
@@ -124,7 +126,7 @@ def _content(
     parts: torch.Tensor | None,
 ) -> torch.Tensor:
     if spec.data is not None:
-        return _unrepeated(inline_tensor(spec.data), shape)
+        return _unrepeated(_inline_tensor(spec.data), shape)
     init = spec.init or TensorInit()
     if init.kind in FIXED_KINDS:
         return _unrepeated(fixed_content(init, spec.shape, spec.dtype, device), shape)
@@ -154,3 +156,17 @@ def _check_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         if stride <= reach:
             raise ValueError(f"strides {list(strides)} may put two elements of {list(shape)} in one place")
         reach += (size - 1) * stride
+
+
+def _inline_tensor(data: TensorData) -> torch.Tensor:
+    """The contiguous host tensor that the data encode. Its schema let in only data of the bytes of its shape."""
+    dtype = torch_dtype(data.dtype)
+    raw = base64.b64decode(data.data_b64)
+    if data.compress == "zlib":
+        raw = zlib.decompress(raw)
+    if not raw:
+        return torch.empty(data.shape, dtype=dtype)
+    octets = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+    # A bool's memory may hold 0 and 1 only; any other byte means true.
+    values = octets != 0 if dtype is torch.bool else octets.view(dtype)
+    return values.reshape(data.shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from api.pages import evidence, words
@@ -10,7 +12,6 @@ from api.pages.cases import cases_figure, cases_text
 from api.pages.counters import counters
 from api.pages.roofline import roofline
 from api.pages.several_jobs.rows import JobRow, row
-from api.pages.several_jobs.source_diff import source_diff
 from api.pages.windows import windows_figure
 from domain.job import State
 from tasks.jobs.job_summary import Summary
@@ -18,6 +19,10 @@ from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
 FIRST, SECOND = "first", "second"
+MAX_LINES = 2000
+"""Maximum lines of a source that is compared: the time grows with their product."""
+ADDED, REMOVED, PLACE, SAME = "added", "removed", "place", "same"
+_KINDS = {"+": ADDED, "-": REMOVED, "@": PLACE}
 
 
 def template_values(
@@ -139,3 +144,24 @@ FIGURES: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("Reference", _reference),
 )
 """The rows of the table of figures."""
+
+
+@dataclass(frozen=True)
+class SourceDiff:
+    """Lines with their kind (ADDED, REMOVED, PLACE or SAME); `reason` says why there are none."""
+
+    lines: Sequence[tuple[str, str]]
+    reason: str | None = None
+
+
+def source_diff(first: str | None, second: str | None) -> SourceDiff:
+    """The lines that the second source lacks or adds; None stands for a source that is not stored."""
+    if first is None or second is None:
+        return SourceDiff((), "The service did not keep the source of both jobs.")
+    before, after = first.splitlines(), second.splitlines()
+    if before == after:
+        return SourceDiff((), "Both sources are the same.")
+    if max(len(before), len(after)) > MAX_LINES:
+        return SourceDiff((), f"A source has more than {MAX_LINES} lines: compare them on your own machine.")
+    lines = list(difflib.unified_diff(before, after, lineterm=""))[2:]  # Without the names of the files.
+    return SourceDiff([(_KINDS.get(line[:1], SAME), line) for line in lines])

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api.pages.several_jobs import suite
-from api.pages.several_jobs.source_diff import MAX_LINES, source_diff
+from api.pages.several_jobs.side_by_side import MAX_LINES, source_diff
 from domain.access import Scope
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
