@@ -2,7 +2,7 @@
 
 The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
 rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, lacks libdevice, and
-knows `tl.cast` by that name alone, not after `cast = tl.cast`. Right kernels would be judged wrong.
+knows `tl.cast` by that name alone, not after `cast = tl.cast`. Host code around a launch selects a GPU. Right kernels would be judged wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import boolean_operators, libdevice, reductions
+from backends.interpreter import boolean_operators, device_guard, libdevice, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -61,6 +61,7 @@ def install() -> None:
     interpreter._patch_lang = _patch_language
     Autotuner.run = _run_first_configuration
     boolean_operators.install()
+    device_guard.install()
     reductions.install()
     libdevice.install(_decoded, _as_stored)
 

@@ -110,6 +110,31 @@ def stored(
     return out
 
 
+GUARDED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    with torch.cuda.device(GUARD):
+        double[(1,)](x, out, SIZE=x.numel())
+    return out
+"""
+
+
+def guarded(folder: Path, guard: str, x: torch.Tensor) -> torch.Tensor:
+    """What a launch inside `with torch.cuda.device(guard)` gives."""
+    result = loaded(kernel(GUARDED.replace("GUARD", guard), "triton"), folder).call([x])
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
 def drawn(dtype: torch.dtype, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(5)
     x, y = (torch.randn(SIZE, generator=generator) * scale for _ in range(2))
@@ -269,3 +294,14 @@ def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, answer: An
     x, y = drawn(torch.bfloat16)
     with pytest.raises(AssertionError, match=r"^unsupported: .*Triton's interpreter, which takes its place, cannot do"):
         answer(stored, expression, x, y, LIBDEVICE)
+
+
+@pytest.mark.parametrize("guard", ["x.device", "x.device.index", "-1"])
+def test_a_device_guard_around_host_tensors_selects_nothing(guard: str, answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(guarded, guard, x), 2 * x)
+
+
+def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
+    with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
+        answer(guarded, "0", torch.ones(SIZE))
