@@ -2,7 +2,7 @@
 
 The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
 rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, lacks libdevice, and
-knows `tl.cast` by that name alone, not after `cast = tl.cast`. Host code around a launch selects a GPU. Right kernels would be judged wrong.
+knows `tl.cast` by that name alone, not after `cast = tl.cast`. Right kernels would be judged wrong.
 """
 
 from __future__ import annotations
