@@ -14,10 +14,9 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime import interpreter
-from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import boolean_operators, device_guard, libdevice, reductions
+from backends.interpreter import boolean_operators, device_guard, launches, libdevice, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -39,7 +38,6 @@ _original_atomic = InterpreterBuilder.create_atomic_rmw
 _Reduction = ReduceOps.__base__  # The base of scans too; its name differs between versions of Triton.
 _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
-_original_autotuned_run = Autotuner.run
 _original_patch_lang = interpreter._patch_lang
 _LANGUAGE = {id(value): (of, name) for of in (tl.math, tl) for name, value in vars(of).items() if callable(value)}
 
@@ -59,9 +57,9 @@ def install() -> None:
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
     interpreter._patch_lang = _patch_language
-    Autotuner.run = _run_first_configuration
     boolean_operators.install()
     device_guard.install()
+    launches.install()
     reductions.install()
     libdevice.install(_decoded, _as_stored)
 
@@ -74,12 +72,6 @@ def _patch_language(function: Any) -> Any:
     for name, (module, attribute) in held.items():
         names[name] = getattr(module, attribute)
     return scope
-
-
-def _run_first_configuration(autotuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
-    """An interpreter has nothing to measure, and the autotuner would query a GPU."""
-    autotuner.configs = autotuner.configs[:1]
-    return _original_autotuned_run(autotuner, *args, **kwargs)
 
 
 def _argument(value: Any) -> Any:

@@ -128,9 +128,9 @@ def kernel_fn(x):
 """
 
 
-def guarded(folder: Path, guard: str, x: torch.Tensor) -> torch.Tensor:
-    """What a launch inside `with torch.cuda.device(guard)` gives."""
-    result = loaded(kernel(GUARDED.replace("GUARD", guard), "triton"), folder).call([x])
+def launched(folder: Path, source: str, x: torch.Tensor) -> torch.Tensor:
+    """What `kernel_fn` of that source returns."""
+    result = loaded(kernel(source, "triton"), folder).call([x])
     assert isinstance(result, torch.Tensor)
     return result
 
@@ -299,9 +299,77 @@ def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, answer: An
 @pytest.mark.parametrize("guard", ["x.device", "x.device.index", "-1"])
 def test_a_device_guard_around_host_tensors_selects_nothing(guard: str, answer: Answer) -> None:
     x, _ = drawn(torch.float32)
-    assert torch.equal(answer(guarded, guard, x), 2 * x)
+    assert torch.equal(answer(launched, GUARDED.replace("GUARD", guard), x), 2 * x)
 
 
 def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
     with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
-        answer(guarded, "0", torch.ones(SIZE))
+        answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
+
+
+LAUNCHED = """
+import math
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < size), mask=at < size)
+
+def kernel_fn(x):
+    out = torch.zeros_like(x)
+    double[GRID](x, out, x.numel(), BLOCK=16)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "[4]",
+        "lambda given: [triton.cdiv(given['size'], given['BLOCK'])]",
+        "lambda given: (math.ceil(given['x_ptr'].numel() / given['BLOCK']),)",
+    ],
+)
+def test_a_grid_as_triton_takes_it(grid: str, answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, LAUNCHED.replace("GRID", grid), x), 2 * x)
+
+
+AUTOTUNED = """
+import torch
+import triton
+import triton.language as tl
+
+def exact(configs, given, **_):
+    CAPABILITY
+    return [config for config in configs if given["size"] % config.kwargs["BLOCK"] == 0]
+
+BLOCKS = [triton.Config({"BLOCK": size}) for size in (BLOCK_SIZES)]
+
+@triton.autotune(BLOCKS, key=["size"], prune_configs_by={"early_config_prune": exact})
+@triton.jit
+def double(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+def kernel_fn(x):
+    out = torch.zeros_like(x)
+    for half in (slice(0, 48), slice(48, 64)):
+        double[lambda given: (given["size"] // given["BLOCK"],)](x[half], out[half], x[half].numel())
+    return out
+"""
+
+
+def test_an_autotuner_takes_a_configuration_that_its_source_allows(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    source = AUTOTUNED.replace("CAPABILITY", "").replace("BLOCK_SIZES", "64, 32, 16")
+    assert torch.equal(answer(launched, source, x), 2 * x)
+
+
+def test_an_autotuner_that_asks_for_a_gpu_to_choose_takes_its_first(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    source = AUTOTUNED.replace("CAPABILITY", "torch.cuda.get_device_capability()").replace("BLOCK_SIZES", "16, 64")
+    assert torch.equal(answer(launched, source, x), 2 * x)
