@@ -1,4 +1,4 @@
-"""Has Triton's interpreter launch a kernel as Triton's runtime does: its grid, and the configuration of an autotuner."""
+"""Has Triton's interpreter launch a kernel as its runtime does: with its grid, and a configuration of its autotuner."""
 
 from __future__ import annotations
 
