@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import boolean_operators, device_guard, launches, libdevice, reductions
+from backends.interpreter import block_operators, device_guard, gpu_functions, launches, libdevice, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -54,11 +54,15 @@ def install() -> None:
     InterpreterBuilder.create_fp_to_fp = _fp_to_fp
     InterpreterBuilder.create_atomic_rmw = _atomic
     _Reduction.apply = _reduction
+    # A GPU gives the number where one of two is a NaN.
+    InterpreterBuilder.create_maxnumf = lambda builder, left, right: builder.binary_op(left, right, np.fmax)
+    InterpreterBuilder.create_minnumf = lambda builder, left, right: builder.binary_op(left, right, np.fmin)
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
     interpreter._patch_lang = _patch_language
-    boolean_operators.install()
+    block_operators.install()
     device_guard.install()
+    gpu_functions.install()
     launches.install()
     reductions.install()
     libdevice.install(_decoded, _as_stored)
@@ -180,7 +184,10 @@ def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: Tenso
 def _atomic(builder: InterpreterBuilder, kind: Any, pointer: TensorHandle, value: TensorHandle, *options: Any) -> Any:
     if _stores_bit_patterns(value):
         raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}")
-    return _original_atomic(builder, kind, pointer, value, *options)
+    try:
+        return _original_atomic(builder, kind, pointer, value, *options)
+    except ValueError as error:  # It knows fewer operations on fewer types than a GPU.
+        raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}") from error
 
 
 def _reduction(operation: Any, inputs: Any) -> Any:

@@ -173,6 +173,33 @@ def test_boolean_operators_apply_to_the_elements_of_blocks(expression: str, expe
     assert torch.equal(answer(stored, expression, x, y), expected(x, y))
 
 
+OWN_MIN = "\n@triton.jit\ndef min(a, b):\n    return a - b\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "imports", "expected"),
+    [
+        ("max(x, y)", "", torch.maximum),
+        ("min(x, y, 0.25)", "", lambda x, y: torch.minimum(x, y).clamp(max=0.25)),
+        ("x + max(SIZE, 3)", "", lambda x, y: x + SIZE),
+        ("min(x, y)", OWN_MIN, lambda x, y: x - y),
+        ("tl.maximum(x / 0 * 0, y)", "", lambda x, y: y),
+        ("x.exp() + y.abs().sqrt()", "", lambda x, y: x.exp() + y.abs().sqrt()),
+        ("x + tl.sum(x.floor())", "", lambda x, y: x + x.floor().sum()),
+    ],
+)
+def test_functions_of_blocks(expression: str, imports: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    torch.testing.assert_close(answer(stored, expression, x, y, imports), expected(x, y))
+
+
+def test_waiting_for_the_launch_before_takes_no_time(answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    waiting = "from triton.language.extra.cuda import gdc_wait"
+    expression = "x)\n    gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents("
+    assert torch.equal(answer(stored, expression, x, y, waiting), x)
+
+
 FUNCTIONS = """
 @triton.jit
 def composed(a, b, c, d):
@@ -283,15 +310,17 @@ def test_libdevice_rounds_halves_away_from_zero_and_nothing_else(answer: Answer)
 
 
 @pytest.mark.parametrize(
-    "expression",
+    ("expression", "dtype"),
     [
-        "libdevice.j0(x)",
-        "x + tl.atomic_add(out_ptr + at, x)",
-        "tl.inline_asm_elementwise('', '=r,r', [x], x.dtype, 1, 1)",
+        ("libdevice.j0(x)", torch.bfloat16),
+        ("x + tl.atomic_add(out_ptr + at, x)", torch.bfloat16),
+        ("tl.inline_asm_elementwise('', '=r,r', [x], x.dtype, 1, 1)", torch.bfloat16),
+        ("x + tl.extra.cuda.smid()", torch.float32),
+        ("x + tl.atomic_xchg(out_ptr + at, x)", torch.float32),
     ],
 )
-def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, answer: Answer) -> None:
-    x, y = drawn(torch.bfloat16)
+def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, dtype: torch.dtype, answer: Answer) -> None:
+    x, y = drawn(dtype)
     with pytest.raises(AssertionError, match=r"^unsupported: .*Triton's interpreter, which takes its place, cannot do"):
         answer(stored, expression, x, y, LIBDEVICE)
 
