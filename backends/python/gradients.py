@@ -22,8 +22,8 @@ NO_BACKWARD = (
 )
 NO_GRADIENT = "its backward gives no gradient for {names}, where the reference's gives one"
 MARK_INPUTS = (
-    ": return it, or, where the task needs none there, let get_inputs() of the reference set requires_grad on the inputs "
-    "that need one, which leaves out the others"
+    ": return it, or, where the task needs none there, let get_inputs() of the reference set requires_grad on the "
+    "inputs that need one, which leaves out the others"
 )
 NO_OUTPUT = "no output requires grad, so there are no gradients to compare: compute it by differentiable operations"
 LARGEST = 64.0
