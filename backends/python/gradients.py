@@ -18,7 +18,8 @@ from domain.value import TensorRef, replace
 Forward = Callable[[list[Any]], Any]
 NO_BACKWARD = (
     "output {index} does not require grad, so the kernel has no backward there: compute it by differentiable "
-    "operations, or give its operation one (torch.autograd.Function, torch.library.register_autograd)"
+    "operations, or give its operation one (torch.autograd.Function, torch.library.register_autograd); where the task "
+    "needs none there, let the reference detach that output"
 )
 NO_GRADIENT = "its backward gives no gradient for {names}, where the reference's gives one"
 MARK_INPUTS = (

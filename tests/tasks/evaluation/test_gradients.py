@@ -251,7 +251,7 @@ MISSING = {
     "no autograd formula": (OPERATOR.format(registration=""), "register_autograd"),
     "no graph": (
         MODULE.format(hidden="torch.tanh(self.hidden(x)).detach()").replace("* scale", "* scale.detach()"),
-        "output 0 does not require grad",
+        "where the task needs none there, let the reference detach that output",
     ),
     "no gradient for an input": (
         MODULE.format(hidden="torch.tanh(self.hidden(x))").replace("* scale", "* scale.detach()"),
