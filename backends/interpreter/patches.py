@@ -14,10 +14,9 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime import interpreter
-from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import boolean_operators, libdevice, reductions
+from backends.interpreter import block_operators, device_guard, gpu_functions, launches, libdevice, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -39,7 +38,6 @@ _original_atomic = InterpreterBuilder.create_atomic_rmw
 _Reduction = ReduceOps.__base__  # The base of scans too; its name differs between versions of Triton.
 _original_reduction = _Reduction.apply
 _original_argument = interpreter._implicit_cvt
-_original_autotuned_run = Autotuner.run
 _original_patch_lang = interpreter._patch_lang
 _LANGUAGE = {id(value): (of, name) for of in (tl.math, tl) for name, value in vars(of).items() if callable(value)}
 
@@ -56,11 +54,16 @@ def install() -> None:
     InterpreterBuilder.create_fp_to_fp = _fp_to_fp
     InterpreterBuilder.create_atomic_rmw = _atomic
     _Reduction.apply = _reduction
+    # A GPU gives the number where one of two is a NaN.
+    InterpreterBuilder.create_maxnumf = lambda builder, left, right: builder.binary_op(left, right, np.fmax)
+    InterpreterBuilder.create_minnumf = lambda builder, left, right: builder.binary_op(left, right, np.fmin)
     InterpreterBuilder.get_bf16 = lambda builder, value: _encoded(np.array([value], np.float32), tl.bfloat16)
     interpreter._implicit_cvt = _argument
     interpreter._patch_lang = _patch_language
-    Autotuner.run = _run_first_configuration
-    boolean_operators.install()
+    block_operators.install()
+    device_guard.install()
+    gpu_functions.install()
+    launches.install()
     reductions.install()
     libdevice.install(_decoded, _as_stored)
 
@@ -73,12 +76,6 @@ def _patch_language(function: Any) -> Any:
     for name, (module, attribute) in held.items():
         names[name] = getattr(module, attribute)
     return scope
-
-
-def _run_first_configuration(autotuner: Autotuner, *args: Any, **kwargs: Any) -> Any:
-    """An interpreter has nothing to measure, and the autotuner would query a GPU."""
-    autotuner.configs = autotuner.configs[:1]
-    return _original_autotuned_run(autotuner, *args, **kwargs)
 
 
 def _argument(value: Any) -> Any:
@@ -187,7 +184,10 @@ def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: Tenso
 def _atomic(builder: InterpreterBuilder, kind: Any, pointer: TensorHandle, value: TensorHandle, *options: Any) -> Any:
     if _stores_bit_patterns(value):
         raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}")
-    return _original_atomic(builder, kind, pointer, value, *options)
+    try:
+        return _original_atomic(builder, kind, pointer, value, *options)
+    except ValueError as error:  # It knows fewer operations on fewer types than a GPU.
+        raise NotInterpreted(f"an atomic operation on {value.dtype.scalar}") from error
 
 
 def _reduction(operation: Any, inputs: Any) -> Any:

@@ -18,9 +18,14 @@ from domain.value import TensorRef, replace
 Forward = Callable[[list[Any]], Any]
 NO_BACKWARD = (
     "output {index} does not require grad, so the kernel has no backward there: compute it by differentiable "
-    "operations, or give its operation one (torch.autograd.Function, torch.library.register_autograd)"
+    "operations, or give its operation one (torch.autograd.Function, torch.library.register_autograd); where the task "
+    "needs none there, let the reference detach that output"
 )
 NO_GRADIENT = "its backward gives no gradient for {names}, where the reference's gives one"
+MARK_INPUTS = (
+    ": return it, or, where the task needs none there, let get_inputs() of the reference set requires_grad on the "
+    "inputs that need one, which leaves out the others"
+)
 NO_OUTPUT = "no output requires grad, so there are no gradients to compare: compute it by differentiable operations"
 LARGEST = 64.0
 """Half the maximum root mean square of a gradient whose cotangents are scaled: float16 ends at 65504."""
@@ -47,7 +52,9 @@ def call_with_gradients(
         gradients = torch.autograd.grad(differentiated, wanted, cotangents, allow_unused=True)
     names = [*(f"input {number}" for number in leaves), *(f"parameter {name}" for name in plan.parameters)]
     if missing := [name for name, gradient in zip(names, gradients, strict=True) if gradient is None]:
-        raise KernelFault(Status.RUNTIME_ERROR, NO_GRADIENT.format(names=", ".join(missing)), compiled=True)
+        advice = MARK_INPUTS if any(name.startswith("input ") for name in missing) else ""
+        message = NO_GRADIENT.format(names=", ".join(missing)) + advice
+        raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
     return [_detached(result), list(gradients)]
 
 

@@ -50,7 +50,7 @@ class TritonBackend(PythonBackend):
         if not isinstance(launch, TritonLaunch) or kernel.io is None:
             return facts
         if launch.autotuned and interpreted:
-            facts["notes"].append("interpreted on the CPU: the autotuner's first configuration is used")
+            facts["notes"].append("interpreted on the CPU: the autotuner's first allowed configuration is used")
         if launch.autotuned and (kernel.io.launch.num_warps or kernel.io.launch.num_stages):
             facts["notes"].append("num_warps and num_stages come from the autotuner's configurations")
         if interpreted or target.arch is None:

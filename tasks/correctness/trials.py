@@ -228,7 +228,10 @@ class Trials:
             check_inputs(windows[reference.role], windows[candidate.role], backward=backward)
         is_reported = all(window.inputs_changed is not None for window in windows.values())
         if is_reported and windows[reference.role].inputs_changed and not self._input_mutation_differs:
-            self._input_mutation_differs = input_mutation_differs(self.kernel_runs, slots, self.tolerance)
+            with candidate.attribute_faults():
+                self._input_mutation_differs = input_mutation_differs(
+                    self.kernel_runs, slots, self.tolerance, self.request.matched_ratio
+                )
         expected, actual = (slots[c.role].read_stacked(windows[c.role].snapshot) for c in (reference, candidate))
         if self._checks_precision:
             self._sample.consider(slots[reference.role], expected, actual)

@@ -12,7 +12,8 @@ from domain.result import Status
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Window
 from tasks.runtime.kernel_run import KernelRun
-from validation.compare.comparison import agree
+from validation.compare.comparison import agree, compare_stacked
+from validation.compare.rounding_boundary import FEWEST, SHARE
 from validation.compare.tolerance import Tolerance
 from validation.inputs.poison_fill import unwritten_fraction
 
@@ -74,16 +75,43 @@ def check_first_call(kernel_runs: list[KernelRun], windows: dict[str, Window]) -
         )
 
 
-def input_mutation_differs(kernel_runs: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance) -> bool:
+def input_mutation_differs(
+    kernel_runs: list[KernelRun], slots: dict[str, Slots], tolerance: Tolerance, matched_ratio: float
+) -> bool:
     """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
-    Compares the arenas after the window. Kernels with different arguments have no common form to compare.
+    A candidate may leave an input as it was. Raises KernelFault where it changes one, and otherwise than the reference
+    does, in more elements than rounding explains. Compares the arenas after the window. Kernels with different
+    arguments have no common form to compare.
     """
     layouts = [slots[kernel_run.role] for kernel_run in kernel_runs]
     arenas = [c.session.arena for c in kernel_runs if c.session is not None and c.session.arena is not None]
     if len(arenas) < len(layouts) or not layouts[1].can_copy_from(layouts[0]):
         return False
-    reference_inputs, candidate_inputs = (
-        layout.stacked_arguments(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True)
-    )
-    return not agree(reference_inputs, candidate_inputs, tolerance)
+    memories = [layouts[1].image, *(arena.bytes for arena in arenas)]
+    contents = [layouts[1].stacked_arguments(memory) for memory in memories]
+    found = False
+    for number, (before, expected, actual) in enumerate(zip(*contents, strict=True)):
+        if agree([expected], [actual], tolerance):
+            continue
+        found = True
+        if not agree([before], [actual], tolerance):
+            _check_other_content(number, expected, actual, tolerance, matched_ratio)
+    return found
+
+
+def _check_other_content(
+    number: int, expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolerance, matched_ratio: float
+) -> None:
+    quantised = not expected.is_floating_point() or expected.element_size() == 1
+    share = SHARE if quantised else 1 - matched_ratio
+    for call in compare_stacked([expected], [actual], tolerance):
+        if call.mismatch_count > max(FEWEST, share * call.element_count):
+            place = call.first_mismatch or {}
+            raise KernelFault(
+                Status.WRONG_RESULT,
+                f"the reference changes input {number} in place, and the kernel changes it otherwise: "
+                f"{call.mismatch_count} of {call.element_count} elements, first at index {place.get('index')}: "
+                f"expected {place.get('expected')}, got {place.get('actual')}; write what the reference writes there, "
+                "or leave the input as it is",
+            )

@@ -8,6 +8,7 @@ from typing import Any
 
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
+from domain.flags import Flag
 from domain.result import Comparison, Outcome, Report, Robustness, Status, Timing
 from profiling.results.case_mean import mean_speedup, mean_timing
 from profiling.results.multi_process import pooled_speedup, pooled_timing
@@ -30,7 +31,7 @@ def with_cases(report: Report, cases: JobCases, kernel_runs: Sequence[KernelRun]
     elif results.failed is not None:
         outcome = _wrong(outcome, results)
     elif outcome.comparison is not None:
-        compared = [one.comparison for one in results.visible if one.comparison is not None]
+        compared = [_with_name(one.comparison, one.case.name) for one in results.visible if one.comparison is not None]
         outcome = replace(outcome, comparison=merged_comparison(compared))
     timed = results.timed
     timings = [one.timing for one in timed if one.timing is not None]
@@ -126,6 +127,16 @@ def merged_comparison(each: Sequence[Comparison]) -> Comparison:
         robustness=Robustness(list(failures.values())),
         beyond_tolerance=[flag for one in each for flag in one.beyond_tolerance],
     )
+
+
+def _with_name(comparison: Comparison, name: str) -> Comparison:
+    """The comparison, whose remarks about the reference and single elements say in which case they hold."""
+
+    def named(flags: list[Flag]) -> list[Flag]:
+        return [replace(flag, message=f"{flag.message} (in case {name!r})") for flag in flags]
+
+    weak, beyond = named(comparison.weak_reference), named(comparison.beyond_tolerance)
+    return replace(comparison, weak_reference=weak, beyond_tolerance=beyond)
 
 
 def _without_texts(report: Report) -> Report:

@@ -110,6 +110,31 @@ def stored(
     return out
 
 
+GUARDED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    with torch.cuda.device(GUARD):
+        double[(1,)](x, out, SIZE=x.numel())
+    return out
+"""
+
+
+def launched(folder: Path, source: str, x: torch.Tensor) -> torch.Tensor:
+    """What `kernel_fn` of that source returns."""
+    result = loaded(kernel(source, "triton"), folder).call([x])
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
 def drawn(dtype: torch.dtype, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(5)
     x, y = (torch.randn(SIZE, generator=generator) * scale for _ in range(2))
@@ -146,6 +171,33 @@ def test_bfloat16_is_computed_with(expression: str, expected: Any, answer: Answe
 def test_boolean_operators_apply_to_the_elements_of_blocks(expression: str, expected: Any, answer: Answer) -> None:
     x, y = drawn(torch.float32)
     assert torch.equal(answer(stored, expression, x, y), expected(x, y))
+
+
+OWN_MIN = "\n@triton.jit\ndef min(a, b):\n    return a - b\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "imports", "expected"),
+    [
+        ("max(x, y)", "", torch.maximum),
+        ("min(x, y, 0.25)", "", lambda x, y: torch.minimum(x, y).clamp(max=0.25)),
+        ("x + max(SIZE, 3)", "", lambda x, y: x + SIZE),
+        ("min(x, y)", OWN_MIN, lambda x, y: x - y),
+        ("tl.maximum(x / 0 * 0, y)", "", lambda x, y: y),
+        ("x.exp() + y.abs().sqrt()", "", lambda x, y: x.exp() + y.abs().sqrt()),
+        ("x + tl.sum(x.floor())", "", lambda x, y: x + x.floor().sum()),
+    ],
+)
+def test_functions_of_blocks(expression: str, imports: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    torch.testing.assert_close(answer(stored, expression, x, y, imports), expected(x, y))
+
+
+def test_waiting_for_the_launch_before_takes_no_time(answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    waiting = "from triton.language.extra.cuda import gdc_wait"
+    expression = "x)\n    gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents("
+    assert torch.equal(answer(stored, expression, x, y, waiting), x)
 
 
 FUNCTIONS = """
@@ -258,14 +310,95 @@ def test_libdevice_rounds_halves_away_from_zero_and_nothing_else(answer: Answer)
 
 
 @pytest.mark.parametrize(
-    "expression",
+    ("expression", "dtype"),
     [
-        "libdevice.j0(x)",
-        "x + tl.atomic_add(out_ptr + at, x)",
-        "tl.inline_asm_elementwise('', '=r,r', [x], x.dtype, 1, 1)",
+        ("libdevice.j0(x)", torch.bfloat16),
+        ("x + tl.atomic_add(out_ptr + at, x)", torch.bfloat16),
+        ("tl.inline_asm_elementwise('', '=r,r', [x], x.dtype, 1, 1)", torch.bfloat16),
+        ("x + tl.extra.cuda.smid()", torch.float32),
+        ("x + tl.atomic_xchg(out_ptr + at, x)", torch.float32),
     ],
 )
-def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, answer: Answer) -> None:
-    x, y = drawn(torch.bfloat16)
+def test_what_it_cannot_do_is_no_fault_of_the_kernel(expression: str, dtype: torch.dtype, answer: Answer) -> None:
+    x, y = drawn(dtype)
     with pytest.raises(AssertionError, match=r"^unsupported: .*Triton's interpreter, which takes its place, cannot do"):
         answer(stored, expression, x, y, LIBDEVICE)
+
+
+@pytest.mark.parametrize("guard", ["x.device", "x.device.index", "-1"])
+def test_a_device_guard_around_host_tensors_selects_nothing(guard: str, answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, GUARDED.replace("GUARD", guard), x), 2 * x)
+
+
+def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
+    with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
+        answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
+
+
+LAUNCHED = """
+import math
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < size), mask=at < size)
+
+def kernel_fn(x):
+    out = torch.zeros_like(x)
+    double[GRID](x, out, x.numel(), BLOCK=16)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "[4]",
+        "lambda given: [triton.cdiv(given['size'], given['BLOCK'])]",
+        "lambda given: (math.ceil(given['x_ptr'].numel() / given['BLOCK']),)",
+    ],
+)
+def test_a_grid_as_triton_takes_it(grid: str, answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, LAUNCHED.replace("GRID", grid), x), 2 * x)
+
+
+AUTOTUNED = """
+import torch
+import triton
+import triton.language as tl
+
+def exact(configs, given, **_):
+    CAPABILITY
+    return [config for config in configs if given["size"] % config.kwargs["BLOCK"] == 0]
+
+BLOCKS = [triton.Config({"BLOCK": size}) for size in (BLOCK_SIZES)]
+
+@triton.autotune(BLOCKS, key=["size"], prune_configs_by={"early_config_prune": exact})
+@triton.jit
+def double(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+def kernel_fn(x):
+    out = torch.zeros_like(x)
+    for half in (slice(0, 48), slice(48, 64)):
+        double[lambda given: (given["size"] // given["BLOCK"],)](x[half], out[half], x[half].numel())
+    return out
+"""
+
+
+def test_an_autotuner_takes_a_configuration_that_its_source_allows(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    source = AUTOTUNED.replace("CAPABILITY", "").replace("BLOCK_SIZES", "64, 32, 16")
+    assert torch.equal(answer(launched, source, x), 2 * x)
+
+
+def test_an_autotuner_that_asks_for_a_gpu_to_choose_takes_its_first(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    source = AUTOTUNED.replace("CAPABILITY", "torch.cuda.get_device_capability()").replace("BLOCK_SIZES", "16, 64")
+    assert torch.equal(answer(launched, source, x), 2 * x)

@@ -58,7 +58,6 @@ def flags(report: Report) -> list[Flag]:
     [
         (["x.add_(x)", "return x.sum(-1)"], False),
         (["return 2 * x.sum(-1)"], True),
-        (["y = 2 * x.sum(-1)", "x[0, 0] = 5", "return y"], True),
     ],
 )
 def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
@@ -66,6 +65,35 @@ def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
 ) -> None:
     report = judged(worker, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
     assert (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is told
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("x.add_(x)", None),
+        ("x[0, 0] = 5", "the kernel changes it otherwise: "),
+        ("x[0].mul_(2)", "the reference changes input 0 in place, and the kernel changes it otherwise"),
+        ("x.mul_(3)", "write what the reference writes there, or leave the input as it is"),
+    ],
+)
+def test_an_input_that_both_change_has_to_end_as_the_references(
+    worker: WorkerContext, change: str, told: str | None
+) -> None:
+    candidate = function("y = 2 * x.sum(-1)", change, "return y")
+    outcome = judged(worker, candidate, function("x.mul_(2)", "return x.sum(-1)") + NORMAL).outcome
+    assert outcome.status is (Status.PASSED if told is None else Status.WRONG_RESULT)
+    assert told is None or told in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("quantised", "status"),
+    [("(x * 10).round()", Status.PASSED), ("(x * 9).round()", Status.WRONG_RESULT)],
+)
+def test_few_numbers_that_rounding_decides_are_told(worker: WorkerContext, quantised: str, status: Status) -> None:
+    lines = ["def kernel_fn(x, kept):", "kept.copy_({}.clamp(-99, 99).to(torch.int8))", "return x + 1"]
+    reference, candidate = ("\n    ".join(lines).format(each) + "\n" for each in ("(x / 0.1).round()", quantised))
+    inputs = INPUTS.format("torch.randn(64, 64), torch.zeros(64, 64, dtype=torch.int8)")
+    assert judged(worker, candidate, reference + inputs).outcome.status is status
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])

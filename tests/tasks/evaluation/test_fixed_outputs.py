@@ -118,3 +118,13 @@ def test_one_output_of_two_that_is_fixed_leaves_the_other_s_work(worker: WorkerC
     report = against(worker, model(answer, name="ModelNew"), model(answer))
     assert report.outcome.comparison is not None and not is_flagged(report)
     assert codes(report.outcome.comparison.weak_reference) == [FlagCode.TRIVIAL_OUTPUT_PASSES]
+
+
+def test_of_several_cases_the_one_that_fixed_outputs_pass_is_named(worker: WorkerContext) -> None:
+    answer = "torch.softmax(x, 1)"
+    reference = model(answer, inputs="torch.randn(16, d)").replace("get_inputs():", "get_inputs(d):")
+    cases = [{"name": name, "arguments": {"d": d}} for name, d in (("wide", 300), ("single", 1))]
+    report = against(worker, model(answer, name="ModelNew"), reference, cases=cases)
+    comparison = report.outcome.comparison
+    assert report.outcome.status is Status.PASSED and comparison is not None and is_flagged(report)
+    assert {flag.message.rpartition(" (")[2] for flag in comparison.weak_reference} == {"in case 'single')"}

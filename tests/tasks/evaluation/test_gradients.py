@@ -251,11 +251,11 @@ MISSING = {
     "no autograd formula": (OPERATOR.format(registration=""), "register_autograd"),
     "no graph": (
         MODULE.format(hidden="torch.tanh(self.hidden(x)).detach()").replace("* scale", "* scale.detach()"),
-        "output 0 does not require grad",
+        "where the task needs none there, let the reference detach that output",
     ),
     "no gradient for an input": (
         MODULE.format(hidden="torch.tanh(self.hidden(x))").replace("* scale", "* scale.detach()"),
-        "no gradient for input 1",
+        "no gradient for input 1, where the reference's gives one: return it, or, where the task needs none there, let",
     ),
     "no gradient for a parameter": (
         MODULE.format(hidden="torch.tanh(x @ self.hidden.weight.t() + self.hidden.bias.detach())"),

@@ -1,15 +1,17 @@
-"""Has Triton's interpreter apply `and`, `or` and `not` to the elements of blocks, as Triton's compiler does."""
+"""Has Triton's interpreter apply `and`, `or`, `not`, `min` and `max` to the elements of blocks as its compiler does."""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import triton.language as tl
 from triton.runtime import interpreter
 
-_COMBINED, _NEGATED = "_kernel_eval_combined", "_kernel_eval_negated"
+_COMBINED, _NEGATED, _CALLED = "_kernel_eval_combined", "_kernel_eval_negated", "_kernel_eval_called"
 
 
 def install() -> None:
@@ -17,6 +19,7 @@ def install() -> None:
     interpreter.FunctionRewriter.ast_transformer = _Rewriting()
     setattr(interpreter, _COMBINED, _combined)
     setattr(interpreter, _NEGATED, _negated)
+    setattr(interpreter, _CALLED, _called)
 
 
 class _Rewriting(interpreter.ASTTransformer):  # type: ignore[misc]
@@ -34,6 +37,12 @@ class _Rewriting(interpreter.ASTTransformer):  # type: ignore[misc]
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
         return _call(_NEGATED, node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not (isinstance(node.func, ast.Name) and node.func.id in ("min", "max")):
+            return node
+        return ast.Call(ast.Name(_CALLED, ast.Load()), [node.func, *node.args], node.keywords)
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
@@ -53,6 +62,14 @@ def _combined(operator: str, *operands: Callable[[], Any]) -> Any:
         elif bool(value) is (operator == "or"):  # A constexpr beside a block decides all elements or none.
             return value
     return result
+
+
+def _called(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A kernel's call of what it names `min` or `max`, which may be a function of its own."""
+    if function not in (builtins.min, builtins.max) or not any(isinstance(each, tl.tensor) for each in arguments):
+        return function(*arguments, **options)
+    of_blocks = tl.minimum if function is builtins.min else tl.maximum
+    return functools.reduce(functools.partial(of_blocks, **options), arguments)
 
 
 def _negated(value: Any) -> Any:

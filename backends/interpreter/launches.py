@@ -1,0 +1,50 @@
+"""Has Triton's interpreter launch a kernel as its runtime does: with its grid, and a configuration of its autotuner."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.interpreter import GridExecutor
+
+from backends.source.error_report import asks_for_gpu
+
+_original_call = GridExecutor.__call__
+_original_autotuned_run = Autotuner.run
+
+
+def install() -> None:
+    """Patches this process and its forks."""
+    GridExecutor.__call__ = _launch
+    Autotuner.run = _run_first_configuration
+
+
+def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
+    """A grid may be any sequence, or a function of the arguments as the caller gave them."""
+    if callable(executor.grid):
+        named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
+        executor.grid = executor.grid(inspect.getcallargs(executor.fn, *args, **named))
+    executor.grid = tuple(executor.grid)
+    _original_call(executor, *args, **kwargs)
+
+
+def _run_first_configuration(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """An interpreter has nothing to measure, and the autotuner would query a GPU."""
+    every = autotuner.configs
+    autotuner.nargs = dict(zip(autotuner.arg_names, args, strict=False))
+    autotuner.configs = _allowed(autotuner, kwargs)[:1]
+    try:
+        return _original_autotuned_run(autotuner, *args, **kwargs)
+    finally:
+        autotuner.configs = every
+
+
+def _allowed(autotuner: Any, kwargs: dict[str, Any]) -> list[Config]:
+    """The configurations that the source allows for these arguments: others may be wrong. All, where it asks a GPU."""
+    try:
+        return list(autotuner.prune_configs(kwargs))
+    except Exception as error:
+        if asks_for_gpu(error):
+            return list(autotuner.configs)
+        raise
