@@ -123,7 +123,7 @@ LANGUAGE = Language(
     compilers=("base_dsl/dsl.py:generate_original_ir", "base_dsl/compile_backend.py:compile"),
     no_device=("cudaErrorInsufficientDriver", "cudaErrorNoDevice"),
     preloaded=True,
-    before_run=share_builds,
+    before_import=share_builds,
     pretend=pretend,
     codes=codes,
 )

@@ -50,11 +50,11 @@ def cache_variables(folder: Path) -> dict[str, str]:
     return {name: str(folder / place) for language in LANGUAGES for name, place in language.caches.items()}
 
 
-def before_run(source: str) -> None:
-    """Readies the languages that the source imports, in the process that will run it."""
+def before_import(source: str) -> None:
+    """Readies the languages that the source imports, in the process that imports it next."""
     for language in imported(source):
-        if language.before_run is not None and is_installed(language):
-            language.before_run()
+        if language.before_import is not None and is_installed(language):
+            language.before_import()
 
 
 def operators_part(error: BaseException) -> str | None:

@@ -16,6 +16,7 @@ import torch
 from backends.base import Target
 from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
+from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
@@ -85,10 +86,10 @@ def fault(
         return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
     headline = _headline(error, log).replace(f"{folder}/", "")
-    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
-    if (part := registry.operators_part(error)) is not None:
-        return KernelFault(Status.UNSUPPORTED, f"{message}: {part}", log, compiled=compiled)
+    if (part := registry.operators_part(error) or _toolkits_part(error, log, folder)) is not None:
+        return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
+    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
@@ -224,10 +225,21 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     """Advice about a failed build, or about an extension that cannot be used, in brackets."""
     text = text_of(error)
     message = (first_error(log.partition(BUILD_FAILED)[2]) or "") if BUILD_FAILED in text else text
-    source = folder / FILE_NAME
+    found = advice(message, log, _source_text(folder))
+    return f" ({found})" if found else ""
+
+
+def _toolkits_part(error: BaseException, log: str, folder: Path) -> str | None:
+    """What a compiler of an extension or a language lacks on this worker, and what the operator does."""
+    if BUILD_FAILED in text_of(error) or registry.refused(error):
+        return missing_part(log, _source_text(folder))
+    return None
+
+
+def _source_text(folder: Path) -> str:
+    """The source as the builder wrote it; empty where it wrote none."""
     with contextlib.suppress(OSError):
-        found = advice(message, log, source.read_text(encoding="utf-8", errors="replace") if source.exists() else "")
-        return f" ({found})" if found else ""
+        return (folder / FILE_NAME).read_text(encoding="utf-8", errors="replace")
     return ""
 
 
