@@ -82,10 +82,11 @@ def refused(error: BaseException) -> bool:
 
 
 def may_lack_the_gpu(error: BaseException) -> bool:
-    """Whether a missing GPU may be why a compiler refused the source: not where a name or an index is wrong."""
+    """Whether a missing GPU may be why a compiler refused the source: not where a name, an index or a type is wrong."""
     if isinstance(error, AttributeError):
         return _left_a_compiler(error) and not isinstance(error.obj, ModuleType)
-    certain = _is_own(error) or isinstance(error, NameError | IndexError)
+    of_a_type = isinstance(error, TypeError) and "NoneType" not in str(error)  # None may be what a GPU would tell.
+    certain = _is_own(error) or of_a_type or isinstance(error, NameError | IndexError)
     return not certain and _left_a_compiler(error) and not _left_a_compiler(error, without_gpu=True)
 
 

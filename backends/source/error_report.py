@@ -61,6 +61,8 @@ _INSISTS = re.compile(
     rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
 )
 """A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
+_OWN_LINE = re.compile(rf'\b{re.escape(FILE_NAME)}(?:", line |:)(\d+)')
+"""How Helion and CuTe DSL name a line of the source in their messages."""
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _COMMENT = re.compile(r"\s#.*$")
 
@@ -94,7 +96,7 @@ def fault(
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
-    if not target.is_cuda and asks_for_gpu(error):
+    if not target.is_cuda and (asks_for_gpu(error) or registry.may_lack_the_gpu(error)):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     if registry.refused(error):
@@ -211,7 +213,11 @@ def _headline(error: BaseException, log: str) -> str:
         )
     if BUILD_FAILED not in text:
         refused = registry.refused(error)
-        line = _raising_line(error) if refused and FILE_NAME not in text else None
+        if refused and (own := _OWN_LINE.search(text)):
+            reason, _, rest = text.strip().partition("\n")
+            own_text = f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {own[1]} of the source)\n{rest}"
+            return own_text[:_MESSAGE_CHARS].rstrip()
+        line = _raising_line(error) if refused else None
         # A language may quote all the code that it handed to nvcc, before what nvcc says of it.
         first = first_error(text) if refused and len(text) > MAX_CHARS else None
         told = f"{type(error).__name__}: {first}" if first else summary(error)
