@@ -25,7 +25,7 @@ import torch
 from torch.utils import cpp_extension
 
 from backends.base import Target
-from backends.binary.cuda_toolkit import cuda_home
+from backends.binary.cuda_toolkit import cuda_home, with_features
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
 from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
@@ -195,7 +195,7 @@ def install(folder: Path, target: Target) -> Extensions:
     """Prepares this process, which serves one submission, to build extensions in `folder` for `target`."""
     variables = {
         "TORCH_EXTENSIONS_DIR": str(folder / FOLDER),
-        "TORCH_CUDA_ARCH_LIST": torch_arch(target.arch or ARCH_WITHOUT_DEVICE),
+        "TORCH_CUDA_ARCH_LIST": torch_arch(with_features(target.arch or ARCH_WITHOUT_DEVICE)),
         "MAX_JOBS": str(min(len(os.sched_getaffinity(0)), MAX_JOBS)),
         # ninja comes with the interpreter's environment, which need not be on the path.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]),  # noqa: TID251

@@ -204,13 +204,8 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     text = text_of(error)
-    if _is_triton_compile_error(error) and (position := _TRITON_POSITION.match(text)):
-        # Triton's own text begins with the position and the lines before it, and ends with the reason.
-        *lines, reason = text.rstrip().splitlines()
-        quoted = next((line.strip() for line in reversed(lines[1:]) if line.strip(" ^")), "")
-        return (
-            f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
-        )
+    if _is_triton_compile_error(error) and (line_of_kernel := kernel_line(text)):
+        return f"{type(error).__name__}: {text.rstrip().splitlines()[-1][:MAX_CHARS]}{line_of_kernel}"
     if BUILD_FAILED not in text:
         refused = registry.refused(error)
         if refused and (own := _OWN_LINE.search(text)):
@@ -225,6 +220,18 @@ def _headline(error: BaseException, log: str) -> str:
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
+
+
+def kernel_line(text: str) -> str:
+    """The line that Triton's text is about, in brackets; empty where it names none.
+
+    The text begins with the position and the lines before it, and ends with the reason.
+    """
+    if (position := _TRITON_POSITION.match(text)) is None:
+        return ""
+    lines = text.rstrip().splitlines()[1:-1]
+    quoted = next((line.strip() for line in reversed(lines) if line.strip(" ^")), "")
+    return f" (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
 
 
 def _build_advice(error: BaseException, log: str, folder: Path) -> str:

@@ -275,6 +275,12 @@ def test_architectures(arch: str, listed: str) -> None:
     assert jit_build.torch_arch(arch) == listed
 
 
+@without_gpu
+@with_nvcc
+def test_an_instruction_of_the_architecture_alone_compiles(tmp_path: Path) -> None:
+    assert refusal(pure_cuda('asm volatile("wgmma.fence.sync.aligned;");'), tmp_path).compiled
+
+
 def test_a_source_that_insists_on_a_gpu_is_built_by_the_runner(tmp_path: Path) -> None:
     source = "torch.cuda.get_device_name(0)\ndef kernel_fn(x): return x"
     artifact = in_builder(kernel(source, "torch_cuda"), tmp_path, H200)
