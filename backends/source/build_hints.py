@@ -1,4 +1,4 @@
-"""What the author of a source can do about what its compiler says; the texts are those of nvcc 13, g++ 12 and torch."""
+"""Says what the author of a source can do about a compiler's error, in texts of nvcc 13, g++ 12 and torch."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _HINTS = tuple(
 
 
 def hint_for(error: str, log: str) -> str | None:
-    """What to do about a compiler's error, which `log` may explain in the next lines; None where that is not known."""
+    """Says what to do about a compiler's error, which `log` may explain in its next lines; None where not known."""
     text = error
     if _FOLLOWED.search(error):
         text += "".join(log.partition(error)[2].splitlines(keepends=True)[:3])
@@ -167,7 +167,7 @@ def _missing_include(text: str) -> str | None:
     if _UNKNOWN_SPACE.search(text):
         header = next((header for header, space in _SPACES.items() if re.search(space, text)), None)
     else:
-        found = _UNDEFINED.search(text)
-        name = (found[1] or found[2]) if found else ""
+        undefined = _UNDEFINED.search(text)
+        name = (undefined[1] or undefined[2]) if undefined else ""
         header = next((header for header, names in _NAMES.items() if name and re.fullmatch(names, name)), None)
     return f"#include <{header}>" if header else None

@@ -41,7 +41,7 @@ _CHOICE = re.compile(r"\b(?:sm|compute)_\d|-arch\b|TORCH_CUDA_ARCH_LIST")
 
 
 def missing_part(text: str, source: str) -> str | None:
-    """What the compiler that wrote `text` lacks, and what the operator does; None where the source may be at fault.
+    """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
     A header is the operator's part if it belongs to CUDA, torch's CUDA part or CUTLASS, or if a library includes it.
     An architecture is, if the source chooses none.
