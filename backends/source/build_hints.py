@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 
 _HALF = r"\b(?:half2?|__half2?|__nv_bfloat162?)\b"
-_UNDO = ", ".join(
-    f'"-U__CUDA_NO_{name}__"'
-    for name in ("HALF_CONVERSIONS", "HALF_OPERATORS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
-)
 ARCHITECTURE = "without an option for the architecture, the service builds for its own GPU"
 
 _HALVES_OFF = (
-    "torch builds with -D__CUDA_NO_HALF_CONVERSIONS__ and -D__CUDA_NO_HALF_OPERATORS__, which take conversions and "
-    "operators from half types: convert with __float2half and __half2float, or give "
-    f"extra_cuda_cflags=[{_UNDO}]"
+    'give extra_cuda_cflags=["-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_HALF_OPERATORS__"], which undo what torch '
+    "builds with (HALF2_OPERATORS and BFLOAT16_CONVERSIONS likewise), or convert with __float2half and __half2float"
 )
 _NAMES: dict[str, str] = {
     "cuda_fp16.h": r"__half\w*|half2?|__float2half\w*|__h(?:add|mul|fma|max|min)\w*",
