@@ -6,8 +6,8 @@ import re
 
 _ADVICE = "its operator takes a base image with a whole toolkit that fits (WORKER_BASE)"
 _OTHERS = (
-    *("cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "nccl", "ATen/cuda/", "c10/cuda/"),
-    *("torch/csrc/cuda/", "cooperative_groups", "cub/", "cuda/", "crt/", "nv/", "thrust/"),
+    *("cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "nccl"),
+    *("cooperative_groups", "cub/", "cuda/", "crt/", "nv/", "thrust/"),
 )
 _OWN = (
     *("", "_awbarrier", "_awbarrier_primitives", "_bf16", "_device_runtime_api", "_fp16", "_fp4", "_fp6", "_fp8"),
@@ -19,6 +19,7 @@ _LIBRARIES = frozenset(
     | {"cusparse", "nvrtc"}
 )
 _CUTLASS = ("cutlass/", "cute/")
+_TORCHS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 _PROGRAM = r"(?:nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink|c\+\+|g\+\+|gcc|cc1plus|as|ld)"
 
 _LIBRARY = re.compile(r"^/usr/|/(?:site|dist)-packages/|/cuda[\w.-]*/(?:\S+/)?include/")
@@ -49,6 +50,8 @@ def missing_part(text: str, source: str) -> str | None:
     if (header := _header(text)) is not None:
         if header.startswith(_CUTLASS):
             return f"this worker has no CUTLASS ({header}): its operator installs the package nvidia-cutlass"
+        if header.startswith(_TORCHS):
+            return f"this worker's torch has no CUDA part ({header} is missing): send it to a service with GPUs"
         return _incomplete(header)
     for library in _MISSING_LIBRARY.findall(text):
         if library in _LIBRARIES:
@@ -65,7 +68,7 @@ def missing_part(text: str, source: str) -> str | None:
 def _header(text: str) -> str | None:
     """The header that ended the compilation, where the source could not have brought it."""
     for includer, header in _MISSING_HEADER.findall(text):
-        if _LIBRARY.search(includer) or header in _HEADERS or header.startswith((*_OTHERS, *_CUTLASS)):
+        if _LIBRARY.search(includer) or header in _HEADERS or header.startswith((*_OTHERS, *_CUTLASS, *_TORCHS)):
             return str(header)
     return None
 

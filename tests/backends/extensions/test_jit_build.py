@@ -226,7 +226,7 @@ def test_cuda_that_needs_what_this_torch_lacks(include: str, tmp_path: Path) -> 
     fault = refusal(pure_cuda(include=include), tmp_path)
     assert fault.status is Status.UNSUPPORTED
     assert not fault.compiled
-    assert "not compiled" in fault.message
+    assert f"{include.partition('<')[2].rstrip('>')} is missing)" in fault.message
 
 
 @without_gpu

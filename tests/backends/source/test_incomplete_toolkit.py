@@ -23,6 +23,10 @@ LACKS = {
         "/usr/local/cuda-13.0/include/crt/a.h:5:10: fatal error: b.h: No such file or directory",
         "b.h is missing",
     ),
+    "torch's CUDA part": (
+        "k.cu:3:10: fatal error: ATen/cuda/CUDAConfig.h: No such file or directory",
+        "torch has no CUDA part",
+    ),
     "CUTLASS": ("k.cu:3:10: fatal error: cutlass/cutlass.h: No such file or directory", "the package nvidia-cutlass"),
     "a library to link": ("/bin/ld: cannot find -lcuda: No such file or directory", "libcuda is missing"),
     "nvcc": ("/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found", "/usr/local/cuda/bin/nvcc is missing"),
