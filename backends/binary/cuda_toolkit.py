@@ -1,10 +1,17 @@
-"""Finds the CUDA toolkit that includes a compiler."""
+"""Finds the CUDA toolkit that includes a compiler, and names what it compiles for."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from pathlib import Path
+
+_WITH_FEATURES = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
+
+
+def with_features(arch: str) -> str:
+    """The architecture with the instructions that only its own GPUs have (wgmma, tcgen05): "sm_90a" for "sm_90"."""
+    return f"{arch}a" if arch in _WITH_FEATURES else arch
 
 
 def cuda_home() -> Path | None:

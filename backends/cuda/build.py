@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backends.binary import cubin, ptxas_report
+from backends.binary.cuda_toolkit import with_features
 from backends.binary.occupancy import occupancy
 from backends.cuda import compiler_options, header_shims, nvrtc
 from backends.cuda.entry_selection import UnknownKernel, choose
@@ -20,7 +21,6 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
 
-_ARCHS_WITH_VARIANT = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
 _HOST_LINE = re.compile(r"\((\d+)\): error: .*" + _HOST_CODE)
@@ -274,4 +274,4 @@ def _with_variant(arch: str) -> str:
     if not number or int(number) not in supported:
         available = ", ".join(f"sm_{number}" for number in supported)
         raise KernelFault(Status.UNSUPPORTED, f"this worker's compiler has no code for {arch}; it has {available}")
-    return f"{arch}a" if arch in _ARCHS_WITH_VARIANT else arch
+    return with_features(arch)

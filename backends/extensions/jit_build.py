@@ -25,7 +25,7 @@ import torch
 from torch.utils import cpp_extension
 
 from backends.base import Target
-from backends.binary.cuda_toolkit import cuda_home
+from backends.binary.cuda_toolkit import cuda_home, with_features
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
 from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
@@ -47,9 +47,6 @@ CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
 _STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
 _SIGNATURES = {stock: inspect.signature(stock) for stock in _STOCK.values()}
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
-_MISSING_HEADER = re.compile(r"^(\S+?):\d+:\d+: fatal error: (\S+): No such file", re.MULTILINE)
-_LIBRARY_HEADERS = ("cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn", "nccl", "cutlass/", "cute/", "cub/")
-_TORCH_CUDA_HEADERS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 
 
 class ExtensionCalled(BaseException):
@@ -157,11 +154,6 @@ class Extensions:
         except OSError as error:
             if ".so" not in str(error):  # A missing .so means the same for a library that is no Python module.
                 raise
-        except RuntimeError as error:
-            if header := _header_not_here(f"{error}\n{self.log}"):
-                message = f"not compiled: {NO_DEVICE}, and its torch has no CUDA part: {header} is missing"
-                raise KernelFault(Status.UNSUPPORTED, message, str(error)) from error
-            raise
         name = str(arguments["name"])
         self.only_compiled.append(name)
         return _StandIn(name, functools.partial(_not_run, [name]))
@@ -203,7 +195,7 @@ def install(folder: Path, target: Target) -> Extensions:
     """Prepares this process, which serves one submission, to build extensions in `folder` for `target`."""
     variables = {
         "TORCH_EXTENSIONS_DIR": str(folder / FOLDER),
-        "TORCH_CUDA_ARCH_LIST": torch_arch(target.arch or ARCH_WITHOUT_DEVICE),
+        "TORCH_CUDA_ARCH_LIST": torch_arch(with_features(target.arch or ARCH_WITHOUT_DEVICE)),
         "MAX_JOBS": str(min(len(os.sched_getaffinity(0)), MAX_JOBS)),
         # ninja comes with the interpreter's environment, which need not be on the path.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]),  # noqa: TID251
@@ -265,13 +257,3 @@ def _wants_cuda(arguments: dict[str, Any]) -> bool:
     paths = [sources] if isinstance(sources, str) else list(sources)
     by_name = any(str(path).endswith((".cu", ".cuh")) for path in paths)
     return bool(arguments.get("cuda_sources") or arguments.get("with_cuda") or by_name)
-
-
-def _header_not_here(text: str) -> str | None:
-    """The header that this worker's torch or CUDA lacks, where that and not the source's fault ended the
-    compilation."""
-    for includer, header in _MISSING_HEADER.findall(text):
-        by_torch = "/torch/include/" in includer or includer.startswith(f"{cpp_extension.CUDA_HOME}/")
-        if by_torch or header.startswith((*_LIBRARY_HEADERS, *_TORCH_CUDA_HEADERS)):
-            return str(header)
-    return None

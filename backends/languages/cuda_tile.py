@@ -10,9 +10,14 @@ LANGUAGE = Language(
     module="cuda.tile",
     package="cuda-tile",
     caches={"CUDA_TILE_CACHE_DIR": "cuda_tile"},
-    tools={
-        "'tileiras' compiler not found": "cuTile compiles with tileiras: the operator takes a base image with the "
-        "toolkit of CUDA 13.2 or newer"
-    },
+    tools=dict.fromkeys(
+        (
+            "'tileiras' compiler not found",
+            "for the --gpu-name option: Cannot find option named",
+            "unsupported Tile IR bytecode version",
+            "failed to load the dynamic nvJitLink library",
+        ),
+        "cuTile compiles with tileiras: the operator takes a base image with the toolkit of CUDA 13.2 or newer",
+    ),
     refusals=("cuda.tile._exception.",),
 )

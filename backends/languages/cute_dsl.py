@@ -60,6 +60,12 @@ def pretend(arch: str, around: Around) -> None:
     share_builds()
     base = importlib.import_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()
     base.envar.arch = arch + "a" * (int(re.sub(r"\D", "", arch)) >= FIRST_WITH_FEATURES)
+    card = importlib.import_module("torch").cuda.get_device_properties()
+    hardware: Any = importlib.import_module("cutlass.utils").HardwareInfo
+    hardware.__init__ = _nothing
+    hardware.get_device_multiprocessor_count = lambda self: card.multi_processor_count
+    hardware.get_max_active_clusters = lambda self, size, *args: max(card.multi_processor_count // size, 1)
+    hardware.get_l2_cache_size_in_bytes = lambda self: card.L2_cache_size
     executors = importlib.import_module("cutlass.cutlass_dsl.cuda_jit_executor")
     functions = importlib.import_module("cutlass.base_dsl.jit_executor")
     kinds = [executors.CudaDialectJitCompiledFunction, functions.JitCompiledFunction]
@@ -121,9 +127,9 @@ LANGUAGE = Language(
         "cutlass._mlir._mlir_libs._cutlass_ir._mlir.ir.MLIRError",
     ),
     compilers=("base_dsl/dsl.py:generate_original_ir", "base_dsl/compile_backend.py:compile"),
-    no_device=("cudaErrorInsufficientDriver", "cudaErrorNoDevice"),
+    no_device=("cudaErrorInsufficientDriver", "cudaErrorNoDevice", "expected device_type=cuda"),
     preloaded=True,
-    before_run=share_builds,
+    before_import=share_builds,
     pretend=pretend,
     codes=codes,
 )

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 from backends.languages.language import Around, Language, Unfollowed
+
+SEARCHES = "Helion searches for a configuration on the GPU: give @helion.kernel one, config=Config(...)"
+
+
+@functools.cache
+def search_on_a_gpu() -> None:
+    """Has a search without a GPU say so; by itself it fails an assertion without a text."""
+    torch = importlib.import_module("torch")
+    bound = importlib.import_module("helion.runtime.kernel").BoundKernel
+    autotune = bound.autotune
+
+    def search(*args: Any, **kwargs: Any) -> Any:
+        if not torch.cuda.is_available():
+            raise RuntimeError(SEARCHES)
+        return autotune(*args, **kwargs)
+
+    bound.autotune = search
 
 
 def pretend(arch: str, around: Around) -> None:
@@ -20,7 +38,7 @@ def pretend(arch: str, around: Around) -> None:
     properties = importlib.import_module("torch").cuda.get_device_properties().unnoted()
 
     def search(*args: Any, **kwargs: Any) -> Any:
-        raise Unfollowed("Helion searches for a configuration on the GPU: give @helion.kernel one, config=Config(...)")
+        raise Unfollowed(SEARCHES)
 
     def get_num_sm(device: Any, *, reserved_sms: int = 0) -> Any:
         return max(properties.multi_processor_count - reserved_sms, 1)
@@ -37,6 +55,8 @@ LANGUAGE = Language(
     package="helion",
     caches={"HELION_CACHE_DIR": "helion"},
     refusals=("helion.exc.",),
+    no_device=(SEARCHES,),
     preloaded=True,
+    before_import=search_on_a_gpu,
     pretend=pretend,
 )

@@ -68,10 +68,10 @@ class Language:
     no_device: tuple[str, ...] = ()
     """Parts of the messages that it has for a machine without a GPU."""
     preloaded: bool = False
-    """Whether a zygote imports it, which sees no GPU; where the import remembers that, `before_run` corrects it."""
-    before_run: Callable[[], None] | None = None
-    """Called in a runner before it imports a source: has the language find what the builder compiled, and the GPU that
-    the zygote did not see."""
+    """Whether a zygote imports it, which sees no GPU; where the import remembers that, `before_import` corrects it."""
+    before_import: Callable[[], None] | None = None
+    """Called before a builder or a runner imports a source: has the language find what the builder compiled, and the
+    GPU that the zygote did not see."""
     pretend: Callable[[str, Around], None] | None = None
     """Has it compile for the architecture ("sm_90") of a GPU that is not there, in this process for good; None where
     Triton's driver does that."""

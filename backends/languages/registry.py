@@ -50,11 +50,11 @@ def cache_variables(folder: Path) -> dict[str, str]:
     return {name: str(folder / place) for language in LANGUAGES for name, place in language.caches.items()}
 
 
-def before_run(source: str) -> None:
-    """Readies the languages that the source imports, in the process that will run it."""
+def before_import(source: str) -> None:
+    """Readies the languages that the source imports, in the process that imports it next."""
     for language in imported(source):
-        if language.before_run is not None and is_installed(language):
-            language.before_run()
+        if language.before_import is not None and is_installed(language):
+            language.before_import()
 
 
 def operators_part(error: BaseException) -> str | None:
@@ -82,10 +82,11 @@ def refused(error: BaseException) -> bool:
 
 
 def may_lack_the_gpu(error: BaseException) -> bool:
-    """Whether a missing GPU may be why a compiler refused the source: not where a name or an index is wrong."""
+    """Whether a missing GPU may be why a compiler refused the source: not where a name, an index or a type is wrong."""
     if isinstance(error, AttributeError):
         return _left_a_compiler(error) and not isinstance(error.obj, ModuleType)
-    certain = _is_own(error) or isinstance(error, NameError | IndexError)
+    of_a_type = isinstance(error, TypeError) and "NoneType" not in str(error)  # None may be what a GPU would tell.
+    certain = _is_own(error) or of_a_type or isinstance(error, NameError | IndexError)
     return not certain and _left_a_compiler(error) and not _left_a_compiler(error, without_gpu=True)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ from typing import Any
 from backends.languages.language import Around, CodeFiles, Language, Unfollowed, cubins
 
 FOLDER = "tilelang"
+NO_ARCHITECTURE = "no GPU gives TileLang's target its architecture"
 
 
 def pretend(arch: str, around: Around) -> None:
     """Compiles into the cache, all configurations of a search too; a launch makes its outputs and computes nothing."""
     devices: Any = importlib.import_module("tilelang.utils.device")
     devices.IS_CUDA = True  # The builder imported it, and saw no GPU.
+    torch: Any = importlib.import_module("torch")
+    driver: Any = importlib.import_module("tilelang.carver.arch.driver.cuda_driver")
+    driver.get_cuda_device_properties = lambda device=0: torch.cuda.get_device_properties(device)
     module = importlib.import_module("tilelang.jit.kernel")
     compile_kernel = module.JITKernel._compile_and_create_adapter
 
@@ -41,6 +47,29 @@ def look_again() -> None:
     """Has its modules look for the GPU, which the zygote's import did not see."""
     for name in ("tilelang.utils.device", "tilelang.profiler.torch_bench", "tilelang.profiler.bench"):
         importlib.reload(importlib.import_module(name))
+    _tell_failures()
+
+
+@functools.cache
+def _tell_failures() -> None:
+    """Has it say what is wrong: without a GPU it compiles for sm_50, and what nvcc prints is not in its error."""
+    targets: Any = importlib.import_module("tilelang.cuda.target")
+    target_of = targets._cuda_target_from_arch
+
+    def of_a_gpu(arch: str | None) -> Any:
+        if arch is None:
+            raise ValueError(NO_ARCHITECTURE)
+        return target_of(arch)
+
+    targets._cuda_target_from_arch = of_a_gpu
+    libraries: Any = importlib.import_module("tilelang.jit.adapter.libgen")
+    libraries.subprocess = _Captured
+
+
+class _Captured:
+    """The module `subprocess` for TileLang's backend "cython", which puts a captured output into its error."""
+
+    run = functools.partial(subprocess.run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def _outputs(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -79,14 +108,18 @@ LANGUAGE = Language(
     package="tilelang",
     caches={"TILELANG_CACHE_DIR": FOLDER},
     compilers=("tilelang/jit/__init__.py:compile", "tilelang/jit/__init__.py:get_tir"),
-    compilers_without_gpu=("tilelang/contrib/nvcc.py:compile_cuda",),
+    compilers_without_gpu=("tilelang/contrib/nvcc.py:compile_cuda", "tilelang/jit/adapter/libgen.py:compile_lib"),
     tools={
         "Failed to automatically detect CUDA installation": "TileLang compiles with nvcc: the operator takes a "
         "base image with a CUDA toolkit, as docker-compose.yml has it for workers with a GPU"
     },
-    no_device=("No registered target detector found an available target",),
+    no_device=(
+        "No registered target detector found an available target",
+        NO_ARCHITECTURE,
+        "Failed to get device properties.",
+    ),
     preloaded=True,
-    before_run=look_again,
+    before_import=look_again,
     pretend=pretend,
     codes=codes,
 )

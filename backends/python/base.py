@@ -79,12 +79,13 @@ class PythonBackend(Backend):
         it, and deferred to the runner where the dry run cannot import it either.
         """
         extensions = _prepared(folder, target)
+        registry.before_import(kernel.source_code)
         facts: dict[str, Any] = {}
         deferred = None
         try:
             module = self.imported(kernel, folder)
         except BaseException as error:
-            if not (target.is_cuda and asks_for_gpu(error)):
+            if not (target.is_cuda and (asks_for_gpu(error) or registry.may_lack_the_gpu(error))):
                 raise _import_fault(error, kernel, folder, target) from error
             deferred = f"the source needs a GPU while it is imported ({summary(error)})"
         else:
@@ -151,7 +152,7 @@ class PythonBackend(Backend):
         """Executes the source again, where its extensions are already built, and constructs its class under the
         seed."""
         extensions = _prepared(folder, target)
-        registry.before_run(kernel.source_code)
+        registry.before_import(kernel.source_code)
         try:
             module = self.imported(kernel, folder)
         except BaseException as error:

@@ -20,7 +20,7 @@ _PLAIN_HALVES = [
     f"-U__CUDA_NO_{name}__"
     for name in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 ]
-"""Undoes torch's options, without which nvcc compiles operators and conversions of half types."""
+"""Undoes torch's options, as published files need it: nvcc compiles operators and conversions of half types then."""
 
 
 def compiled(kernel: Kernel, text: str, folder: Path, name: str, *, is_python_module: bool) -> Any:
@@ -43,7 +43,7 @@ def compiled(kernel: Kernel, text: str, folder: Path, name: str, *, is_python_mo
         name,
         [str(path)],
         extra_cflags=["-O3"],
-        extra_cuda_cflags=["-O3", "--extended-lambda", *(_PLAIN_HALVES if is_plain else []), *own_options],
+        extra_cuda_cflags=["-O3", "--extended-lambda", *_PLAIN_HALVES, *own_options],
         extra_include_paths=_cutlass(),
         with_cuda=with_cuda,
         is_python_module=is_python_module,

@@ -16,6 +16,7 @@ import torch
 from backends.base import Target
 from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
+from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
@@ -60,6 +61,8 @@ _INSISTS = re.compile(
     rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
 )
 """A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
+_OWN_LINE = re.compile(rf'\b{re.escape(FILE_NAME)}(?:", line |:)(\d+)')
+"""How Helion and CuTe DSL name a line of the source in their messages."""
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _COMMENT = re.compile(r"\s#.*$")
 
@@ -85,15 +88,15 @@ def fault(
         return KernelFault(Status.UNSUPPORTED, message, compiled=status is not Status.COMPILE_ERROR)
     log = _readable(error, folder)
     headline = _headline(error, log).replace(f"{folder}/", "")
-    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     compiled = status is not Status.COMPILE_ERROR
-    if (part := registry.operators_part(error)) is not None:
-        return KernelFault(Status.UNSUPPORTED, f"{message}: {part}", log, compiled=compiled)
+    if (part := registry.operators_part(error) or _toolkits_part(error, log, folder)) is not None:
+        return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
+    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
-    if not target.is_cuda and asks_for_gpu(error):
+    if not target.is_cuda and (asks_for_gpu(error) or registry.may_lack_the_gpu(error)):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     if registry.refused(error):
@@ -201,16 +204,15 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     text = text_of(error)
-    if _is_triton_compile_error(error) and (position := _TRITON_POSITION.match(text)):
-        # Triton's own text begins with the position and the lines before it, and ends with the reason.
-        *lines, reason = text.rstrip().splitlines()
-        quoted = next((line.strip() for line in reversed(lines[1:]) if line.strip(" ^")), "")
-        return (
-            f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
-        )
+    if _is_triton_compile_error(error) and (line_of_kernel := kernel_line(text)):
+        return f"{type(error).__name__}: {text.rstrip().splitlines()[-1][:MAX_CHARS]}{line_of_kernel}"
     if BUILD_FAILED not in text:
         refused = registry.refused(error)
-        line = _raising_line(error) if refused and FILE_NAME not in text else None
+        if refused and (own := _OWN_LINE.search(text)):
+            reason, _, rest = text.strip().partition("\n")
+            own_text = f"{type(error).__name__}: {reason[:MAX_CHARS]} (line {own[1]} of the source)\n{rest}"
+            return own_text[:_MESSAGE_CHARS].rstrip()
+        line = _raising_line(error) if refused else None
         # A language may quote all the code that it handed to nvcc, before what nvcc says of it.
         first = first_error(text) if refused and len(text) > MAX_CHARS else None
         told = f"{type(error).__name__}: {first}" if first else summary(error)
@@ -220,14 +222,37 @@ def _headline(error: BaseException, log: str) -> str:
     return f"{name}: {first}" if first else name
 
 
+def kernel_line(text: str) -> str:
+    """The line that Triton's text is about, in brackets; empty where it names none.
+
+    The text begins with the position and the lines before it, and ends with the reason.
+    """
+    if (position := _TRITON_POSITION.match(text)) is None:
+        return ""
+    lines = text.rstrip().splitlines()[1:-1]
+    quoted = next((line.strip() for line in reversed(lines) if line.strip(" ^")), "")
+    return f" (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
+
+
 def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     """Advice about a failed build, or about an extension that cannot be used, in brackets."""
     text = text_of(error)
     message = (first_error(log.partition(BUILD_FAILED)[2]) or "") if BUILD_FAILED in text else text
-    source = folder / FILE_NAME
+    found = advice(message, log, _source_text(folder))
+    return f" ({found})" if found else ""
+
+
+def _toolkits_part(error: BaseException, log: str, folder: Path) -> str | None:
+    """What a compiler of an extension or a language lacks on this worker, and what the operator does."""
+    if BUILD_FAILED in text_of(error) or registry.refused(error):
+        return missing_part(log, _source_text(folder))
+    return None
+
+
+def _source_text(folder: Path) -> str:
+    """The source as the builder wrote it; empty where it wrote none."""
     with contextlib.suppress(OSError):
-        found = advice(message, log, source.read_text(encoding="utf-8", errors="replace") if source.exists() else "")
-        return f" ({found})" if found else ""
+        return (folder / FILE_NAME).read_text(encoding="utf-8", errors="replace")
     return ""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 
 from backends.base import ContractLaunch
+from backends.source.error_report import kernel_line
 from domain.contract import Argument, Dimension, IOContract
 from domain.expression import ExpressionError, dimension
 from domain.fault import KernelFault
@@ -179,4 +180,5 @@ def compile_fault(name: str, error: BaseException) -> KernelFault:
         if isinstance(reason, CompilationError):
             excerpts.append(str(reason))
     last = str(reason).strip().splitlines()[-1:] or [type(reason).__name__]
-    return KernelFault(Status.COMPILE_ERROR, f"compiling kernel {name}: {last[0]}", "\n\n".join(excerpts))
+    message = f"compiling kernel {name}: {last[0]}{kernel_line(excerpts[-1])}"
+    return KernelFault(Status.COMPILE_ERROR, message, "\n\n".join(excerpts))

@@ -226,7 +226,7 @@ def test_cuda_that_needs_what_this_torch_lacks(include: str, tmp_path: Path) -> 
     fault = refusal(pure_cuda(include=include), tmp_path)
     assert fault.status is Status.UNSUPPORTED
     assert not fault.compiled
-    assert "not compiled" in fault.message
+    assert f"{include.partition('<')[2].rstrip('>')} is missing)" in fault.message
 
 
 @without_gpu
@@ -273,6 +273,12 @@ def test_cuda_that_is_built_by_the_constructor(tmp_path: Path) -> None:
 )
 def test_architectures(arch: str, listed: str) -> None:
     assert jit_build.torch_arch(arch) == listed
+
+
+@without_gpu
+@with_nvcc
+def test_an_instruction_of_the_architecture_alone_compiles(tmp_path: Path) -> None:
+    assert refusal(pure_cuda('asm volatile("wgmma.fence.sync.aligned;");'), tmp_path).compiled
 
 
 def test_a_source_that_insists_on_a_gpu_is_built_by_the_runner(tmp_path: Path) -> None:

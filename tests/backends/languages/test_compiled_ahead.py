@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -57,15 +58,25 @@ def test_a_refusal_is_a_compile_error_at_its_line(name: str, tmp_path: Path) -> 
         in_builder(source.kernel(wrong=True), tmp_path, H200)
     assert caught.value.status is Status.COMPILE_ERROR
     assert source.wrong in f"{caught.value.message}{caught.value.log}"
+    assert re.search(r"\(line \d+ of the (source|kernel)", caught.value.message)
 
 
 def test_a_compiler_that_looks_for_the_gpu_is_left_to_the_run(tmp_path: Path) -> None:
     installed("cute_dsl")
     given = SOURCES["cute_dsl"].kernel()
-    looks = "    import cutlass.utils\n    cutlass.utils.HardwareInfo().get_max_active_clusters(1)\n    blocks = ("
+    looks = "    import ctypes\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n    blocks = ("
     source = given.source_code.replace("    blocks = (", looks)
     told = in_builder(Kernel(source, given.kernel_type), tmp_path, H200).facts["dry_run"]
     assert told["ended"] == "stopped" and "may have looked at the GPU" in told["reason"]
+
+
+def test_a_persistent_kernel_asks_for_a_card_that_is_pretended(tmp_path: Path) -> None:
+    installed("cute_dsl")
+    given = SOURCES["cute_dsl"].kernel()
+    asks = "    import cutlass.utils\n    assert cutlass.utils.HardwareInfo().get_max_active_clusters(2) == 66\n"
+    source = given.source_code.replace("    blocks = (", f"{asks}    blocks = (")
+    told = in_builder(Kernel(source, given.kernel_type), tmp_path, H200).facts["dry_run"]
+    assert told["ended"] == "completed" and len(told["compiled"]) == 1, told
 
 
 def test_a_search_for_a_configuration_ends_the_dry_run(tmp_path: Path) -> None:
@@ -73,6 +84,17 @@ def test_a_search_for_a_configuration_ends_the_dry_run(tmp_path: Path) -> None:
     source = SOURCES["helion"].kernel().source_code.replace("config=helion.Config(block_sizes=[4])", "")
     told = in_builder(Kernel(source, SOURCES["helion"].kernel().kernel_type), tmp_path, H200).facts["dry_run"]
     assert told["ended"] == "stopped" and "give @helion.kernel one" in told["reason"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_search_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
+    installed("helion")
+    source = SOURCES["helion"].kernel().source_code.replace("config=helion.Config(block_sizes=[4])", "")
+    given = Kernel(source, SOURCES["helion"].kernel().kernel_type)
+    executable = in_runner(given, tmp_path, in_builder(given, tmp_path))
+    with pytest.raises(KernelFault, match=r"this worker has no GPU.*give @helion.kernel one") as caught:
+        executable.call(executable.own_inputs(0))
+    assert caught.value.status is Status.UNSUPPORTED
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -87,6 +87,12 @@ def test_a_missing_compiler_is_the_operators_part() -> None:
     assert operators_part(RuntimeError("something else")) is None
 
 
+def test_a_compiler_that_does_not_know_the_gpu_is_the_operators_part() -> None:
+    told = "tileiras: for the --gpu-name option: Cannot find option named 'sm_90'!"
+    part = operators_part(RuntimeError(5, told, "--gpu-name sm_90 -O3"))
+    assert part is not None and "newer" in part
+
+
 def test_a_source_that_does_without_the_language_runs(tmp_path: Path) -> None:
     source = """
     try:

@@ -14,7 +14,7 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.result import Status
-from tests.backends.extensions.test_jit_build import H200, in_builder
+from tests.backends.extensions.test_jit_build import H200, in_builder, without_gpu
 from tests.backends.languages.sources import installed
 from tests.backends.languages.test_compiled_ahead import stored
 
@@ -44,6 +44,32 @@ def get_inputs():
     return [torch.randn(4096)]
 """
 """TileLang: the size of an output, a search for a configuration, and the value can be set."""
+
+AT_IMPORT = """
+import tilelang
+import tilelang.language as T
+import torch
+from tilelang.carver.arch import driver
+
+{before}
+@T.prim_func
+def doubled(x: T.Tensor((4096,), "float32"), y: T.Tensor((4096,), "float32")):
+    with T.Kernel(32, threads=128) as at:
+        for i in T.Parallel(128):
+            y[at * 128 + i] = {value}
+
+kernel = tilelang.compile(doubled, out_idx=[-1], target="cuda", execution_backend="{backend}")
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return kernel(x)
+
+
+def get_inputs():
+    return [torch.randn(4096)]
+"""
+"""TileLang: a program that the import compiles, for a target without an architecture."""
 
 SCALED = """
 import cutlass
@@ -119,13 +145,17 @@ from backends.languages import registry
 modules = tilelang.utils.device, tilelang.profiler.bench, tilelang.profiler.torch_bench
 print(tilelang.utils.device.IS_CUDA, tilelang.profiler.bench.device, *(module.Event is None for module in modules))
 torch.cuda.is_available = lambda: True
-registry.before_run("import tilelang")
+registry.before_import("import tilelang")
 print(tilelang.utils.device.IS_CUDA, tilelang.profiler.bench.device, *(module.Event is None for module in modules))
 """
 
 
 def doubled(size: str = 'T.const("n")', value: str = "x[at * block + i]", decorator: str = "") -> Kernel:
     return Kernel(DOUBLED.format(size=size, value=value, decorator=decorator), KernelType.TILELANG)
+
+
+def at_import(value: str = "x[at * 128 + i] * 2.0", before: str = "", backend: str = "tvm_ffi") -> Kernel:
+    return Kernel(AT_IMPORT.format(value=value, before=before, backend=backend), KernelType.TILELANG)
 
 
 def in_process(program: str, *args: str, source: str = "", **environment: str) -> list[str]:
@@ -165,6 +195,52 @@ def test_what_nvcc_says_of_tilelangs_code_comes_first(tmp_path: Path) -> None:
     assert caught.value.status is Status.COMPILE_ERROR
     assert "(line 20 of the source: `return doubled(x)`)" in caught.value.message
     assert "#include" not in caught.value.message and "#include" in (caught.value.log or "")
+
+
+def test_a_target_without_an_architecture_is_the_gpus(tmp_path: Path) -> None:
+    installed("tilelang")
+    asks = at_import(before='assert driver.get_num_sms() > 0, "a persistent kernel has a block for each"')
+    told = in_builder(asks, tmp_path, H200).facts["dry_run"]
+    assert told == {"compiled": ["doubled"], "ended": "completed", "reason": None}
+
+
+@without_gpu
+def test_a_target_without_an_architecture_asks_for_a_gpu(tmp_path: Path) -> None:
+    installed("tilelang")
+    with pytest.raises(KernelFault, match="this worker has no GPU, and the source asks for one") as caught:
+        in_builder(at_import(), tmp_path)
+    assert caught.value.status is Status.UNSUPPORTED
+
+
+def test_what_nvcc_prints_for_tilelangs_libraries_is_told(tmp_path: Path) -> None:
+    installed("tilelang")
+    wrong = at_import('T.call_extern("float32", "not_there", x[at * 128 + i])', backend="cython")
+    with pytest.raises(KernelFault, match=r'identifier "not_there" is undefined .line 14 of the source') as caught:
+        in_builder(wrong, tmp_path, H200)
+    assert caught.value.status is Status.COMPILE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "lacks"),
+    [
+        (None, "bin/nvcc is missing"),
+        ("echo 'k.cu:3:10: fatal error: cuda_fp8.h: No such file or directory'; exit 1", "cuda_fp8.h is missing"),
+        ("echo 'sh: 1: cicc: not found'; exit 127", "cicc is missing"),
+    ],
+    ids=["nvcc", "a header", "a step"],
+)
+def test_tilelang_without_a_whole_toolkit_is_unsupported(
+    nvcc: str | None, lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed("tilelang")
+    (tmp_path / "toolkit" / "bin").mkdir(parents=True)
+    if nvcc is not None:
+        compiler = tmp_path / "toolkit" / "bin" / "nvcc"
+        compiler.write_text(f"#!/bin/sh\n{nvcc}\n")
+        compiler.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    told = in_builder(doubled(), tmp_path, H200).facts["dry_run"]
+    assert told["ended"] == "stopped" and "toolkit is incomplete" in told["reason"] and lacks in told["reason"]
 
 
 def test_a_name_that_a_module_lacks_is_a_compile_error(tmp_path: Path) -> None:

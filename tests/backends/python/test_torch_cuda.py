@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from domain.result import Status
-from tests.backends.extensions.test_jit_build import in_builder, in_runner
+from tests.backends.extensions.test_jit_build import in_builder, in_runner, with_nvcc, without_gpu
 from tests.backends.loading import kernel, refusal, tensor
 
 OWN_MODULE = """
@@ -27,6 +27,22 @@ at::Tensor plus(const at::Tensor& x, double s) { return helper(x) + s; }
 TORCH_LIBRARY(of_a_test, m) { m.def("plus(Tensor x, float s=1.0) -> Tensor"); }
 TORCH_LIBRARY_IMPL(of_a_test, CPU, m) { m.impl("plus", &plus); }
 """
+HALVES = """
+#include <Python.h>
+#include <cuda_fp16.h>
+#include <mma.h>
+__global__ void filled(half* y, float x) {
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, half> sum;
+    nvcuda::wmma::fill_fragment(sum, 0.0);
+    *y = *y * half(x) + sum.x[0];
+}
+#if 0
+PYBIND11_MODULE(its_own_name, m) { m.def("filled", &filled); }
+#endif
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "its_own_name", nullptr, -1, nullptr};
+PyMODINIT_FUNC PyInit_its_own_name() { return PyModule_Create(&definition); }
+"""
+"""What nvcc compiles of half types, and torch's options switch off; bound without headers that take a minute."""
 TENSORS = """
 #include <torch/extension.h>
 int blocks(int n) { return n / 2; }
@@ -48,6 +64,13 @@ def test_its_own_python_module_keeps_its_name(tmp_path: Path) -> None:
     artifact = in_builder(given, tmp_path)
     assert artifact.facts["entry"] == "function scaled"
     assert in_runner(given, tmp_path, artifact).call([4.0]) == 12.0
+
+
+@without_gpu
+@with_nvcc
+def test_a_published_file_has_nvccs_own_half_types(tmp_path: Path) -> None:
+    found = refusal(kernel(HALVES, "torch_cuda", entry_point="filled"), tmp_path)
+    assert found.compiled, found.message
 
 
 @pytest.mark.slow  # A second binding takes as long again.

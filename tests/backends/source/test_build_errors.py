@@ -75,6 +75,101 @@ def test_the_advice_says_what_to_do(line: str, says: str) -> None:
     assert found is not None and says in found
 
 
+NVCC_SAYS = {
+    "a half from a float": (
+        'k.cu(3): error: no instance of function template "nvcuda::wmma::fill_fragment" matches the argument list\n'
+        "            argument types are: (nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, __half, void>, "
+        "double)",
+        "-U__CUDA_NO_HALF_CONVERSIONS__",
+    ),
+    "a half's operator": (
+        'k.cu(2): error: no operator "+=" matches these operands\n            operand types are: half += half',
+        "-U__CUDA_NO_HALF_OPERATORS__",
+    ),
+    "a half's constructor": (
+        'k.cu(2): error: no instance of constructor "__half::__half" matches the argument list\n'
+        "            argument types are: (float)",
+        "__float2half",
+    ),
+    "two operators for halves": (
+        'k.cu(2): error: more than one conversion function from "half" to a built-in type applies:',
+        "name the conversion",
+    ),
+    "a half's function": (
+        'k.cu(2): error: no instance of overloaded function "max" matches the argument list\n'
+        "            argument types are: (half, half)",
+        "__hmax",
+    ),
+    "two types": (
+        'k.cu(2): error: no instance of overloaded function "std::max" matches the argument list\n'
+        "            argument types are: (int, long)",
+        "the same type",
+    ),
+    "atomicMax": (
+        'k.cu(1): error: no instance of overloaded function "atomicMax" matches the argument list\n'
+        "            argument types are: (float *, float)",
+        "atomicCAS",
+    ),
+    "atomicAdd": (
+        'k.cu(1): error: no instance of overloaded function "atomicAdd" matches the argument list\n'
+        "            argument types are: (long *, long)",
+        "unsigned long long",
+    ),
+    "data_ptr of CUDA's type": (
+        "ImportError: e.so: undefined symbol: _ZNK2at10TensorBase8data_ptrI6__halfEEPT_v",
+        "data_ptr<at::Half>()",
+    ),
+    "vector types": (
+        'k.cu(1): error: no operator "+" matches these operands\n            operand types are: float4 + float4',
+        ".x, .y, .z and .w",
+    ),
+    "no mask": ('k.cu(1): error: identifier "__shfl_down" is undefined', "__shfl_down_sync(0xffffffff"),
+    "CUB's functors": ('k.cu(2): error: namespace "cub" has no member "Sum"', "cuda::std::plus<>{}"),
+    "a texture": ("k.cu(1): error: texture is not a template", "cudaTextureObject_t"),
+    "an old name": ('k.cu(2): error: identifier "cudaThreadSynchronize" is undefined', "cudaDeviceSynchronize"),
+    "an old member": ('k.cu(1): error: class "cudaDeviceProp" has no member "clockRate"', "cudaDeviceGetAttribute"),
+    "a size": ("k.cu(1): error: a variable length array cannot have static storage duration", "constexpr"),
+    "two types of shared memory": (
+        'k.cu(1): error: declaration is incompatible with previous "s" (declared at line 1)\n'
+        "    extern __attribute__((shared)) T s[];",
+        "unsigned char raw[]",
+    ),
+    "a host function": (
+        'k.cu(2): error: calling a __host__ function("f(float)") from a __global__ function("k") is not allowed',
+        "mark it __device__",
+    ),
+    "another GPU's instruction": (
+        "ptxas k.ptx, line 23; error   : Instruction 'wgmma.fence' not supported on .target 'sm_90'",
+        "without an option for the architecture",
+    ),
+    "type()": (
+        'k.cu(66): error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "ScalarType" '
+        "exists",
+        "x.scalar_type()",
+    ),
+    "AT_CHECK": ('k.cu(66): error: identifier "AT_CHECK" is undefined', "TORCH_CHECK"),
+    "THC": ("k.cu:1:10: fatal error: THC/THC.h: No such file or directory", "ATen/cuda/CUDAContext.h"),
+    "two bindings": ("ld: k.o: in function `PyInit_e': multiple definition of `PyInit_e'", "leave out `functions`"),
+    "a type's header": ('k.cu(1): error: identifier "__half" is undefined', "#include <cuda_fp16.h>"),
+    "a constant's header": ('k.cu(1): error: identifier "FLT_MAX" is undefined', "#include <cfloat>"),
+    "torch's stream": (
+        'k.cu(1): error: namespace "at::cuda" has no member "getCurrentCUDAStream"',
+        "#include <ATen/cuda/CUDAContext.h>",
+    ),
+    "a namespace": ("k.cu(1): error: name must be a namespace name\n  using namespace nvcuda;", "#include <mma.h>"),
+    "a part of std": ('k.cu(1): error: namespace "std" has no member "vector"', "#include <vector>"),
+    "CUDA in C++": ("main.cpp:3:5: error: 'threadIdx' was not declared in this scope", "cuda_sources"),
+}
+"""What nvcc, g++ and the linker say, and words of what their author is told to do."""
+
+
+@pytest.mark.parametrize(("text", "says"), NVCC_SAYS.values(), ids=NVCC_SAYS)
+def test_what_published_sources_get_wrong_has_a_sentence(text: str, says: str) -> None:
+    error = text.splitlines()[0]
+    found = advice(error, f"[1/2] nvcc -c k.cu\n{text}\n1 error detected\n")
+    assert found is not None and says in found
+
+
 def test_the_types_of_an_operator_are_read_from_the_next_line() -> None:
     error = 'cuda.cu(4): error: no operator ">" matches these operands'
     found = advice(error, f"{error}\n            operand types are: __half > __half\n")
