@@ -404,7 +404,7 @@ class PythonExecutable(Executable):
             result = [result] if named is None else named
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         if yielded and not binds(self._signature, len(items)):
-            message = f"get_inputs() yielded a set with which {self.entry} cannot be called ({len(items)} in it)"
+            message = f"get_inputs() yielded a set of {len(items)}, and {self.entry} cannot be called with so many"
             raise KernelFault(Status.RUNTIME_ERROR, f"{message}: {YIELD_ALL}", compiled=True)
         return list(self._on_device(items))
 

@@ -26,8 +26,7 @@ TOO_MANY = (
     "with all arguments of a call"
 )
 OTHER_NUMBER = (
-    "get_inputs() yielded {now} sets, and {first} at first: each is a case of the job, so their number must not depend "
-    "on chance"
+    "get_inputs() yielded {now} sets, and {first} at first: each is a case, so each call has to yield as many"
 )
 SEVERAL_FOR_A_CASE = (
     "get_inputs() yielded several sets for one case: with `cases` in the request, or get_cases(), it yields one; leave "

@@ -135,7 +135,8 @@ def test_a_yield_that_is_no_set_is_told(made: str, told: str, tmp_path: Path) ->
 def test_arguments_that_are_yielded_one_by_one_are_told(tmp_path: Path) -> None:
     source = "def kernel_fn(x, y): return x + y\ndef get_inputs():\n    yield torch.ones(2)\n    yield torch.ones(2)"
     with pytest.raises(
-        KernelFault, match=r"function kernel_fn cannot be called \(1 in it\): each `yield` gives one set"
+        KernelFault,
+        match=r"yielded a set of 1, and function kernel_fn cannot be called with so many: each `yield` gives one set",
     ):
         opened(source, tmp_path, before="").own_inputs(1)
 
@@ -159,7 +160,7 @@ def test_a_number_of_sets_that_varies_is_told(tmp_path: Path) -> None:
             executable.own_inputs(seed)
         except KernelFault as fault:
             told.append(fault.message)
-    assert told and all(f"{len(own)} at first: each is a case of the job" in message for message in told)
+    assert told and all(f"{len(own)} at first: each is a case" in message for message in told)
 
 
 def test_a_further_set_than_at_first_is_told(tmp_path: Path) -> None:

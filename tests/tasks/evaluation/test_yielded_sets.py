@@ -105,7 +105,7 @@ def kernel_fn(x):
         (f"{SETS}\ndef get_cases():\n    return [{{}}]\n", {}, "yielded several sets for one case"),
         ("\ndef get_inputs():\n    return iter(())\n", {}, "yielded no set of inputs"),
         ("\ndef get_inputs():\n    while True: yield [torch.randn(4)]\n", {}, "more than 32 sets"),
-        ("\ndef get_inputs():\n    yield torch.randn(4), torch.randn(4)\n", {}, "cannot be called (2 in it)"),
+        ("\ndef get_inputs():\n    yield torch.randn(4), torch.randn(4)\n", {}, "cannot be called with so many"),
         (
             "\ndef get_inputs():\n    yield from (torch.randn(int(n)) for n in torch.randint(1, 9, (2,)))",
             {},
