@@ -220,7 +220,7 @@ class PythonExecutable(Executable):
         self._passing = Passing(None, keywords(self._signature))
         if kernel.io is not None:
             self._passing = contract_arguments(self._signature, kernel.io)
-        self._borrows_arguments = kernel.io is None and not self._own.any
+        self._borrows_arguments = kernel.io is None and not self._own.makes_inputs
 
     def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
         maker = input_maker("get_init_inputs", [module, entry.target])
@@ -246,7 +246,7 @@ class PythonExecutable(Executable):
 
     @property
     def has_inputs(self) -> bool:
-        return self._own.any
+        return self._own.makes_inputs
 
     def cases(self) -> list[dict[str, Any]] | None:
         try:
@@ -324,7 +324,7 @@ class PythonExecutable(Executable):
         return self._init
 
     def own_inputs(self, seed: int) -> list[Any] | None:
-        if not self._own.any:
+        if not self._own.makes_inputs:
             return None
         try:
             made: list[Any] = self._drawn(lambda: self._values("get_inputs", *self._own.draw(seed)))

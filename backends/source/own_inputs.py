@@ -28,6 +28,7 @@ TOO_MANY = (
 OTHER_NUMBER = (
     "get_inputs() yielded {now} sets, and {first} at first: each is a case, so each call has to yield as many"
 )
+NOT_ALWAYS = "get_inputs() yields sets in one call, and returns one in another: do the same in each call"
 SEVERAL_FOR_A_CASE = (
     "get_inputs() yielded several sets for one case: with `cases` in the request, or get_cases(), it yields one; leave "
     "these out, and each set is a case"
@@ -51,10 +52,11 @@ class OwnInputs:
         by_case = self.case is not None or self._get_cases is not None
         self._get_inputs = input_maker("get_inputs", holders, by_case=by_case)
         self._made_by_contract = kernel.io is not None and bool(kernel.io.args)
+        self._yields: bool | None = None
         self._set_count: int | None = None
 
     @property
-    def any(self) -> bool:
+    def makes_inputs(self) -> bool:
         """Whether the source makes inputs at all."""
         return self._get_inputs is not None
 
@@ -70,9 +72,10 @@ class OwnInputs:
         """
         if self._get_cases is not None:
             return self._listed_cases()
-        if not self.any or self._made_by_contract:
+        if not self.makes_inputs or self._made_by_contract:
             return None
         self._set_count = draw(self._count_sets)
+        self._yields = self._set_count is not None
         return None if self._set_count is None else sets_as_cases(self._set_count)
 
     def draw(self, seed: int) -> tuple[Any, bool]:
@@ -84,6 +87,8 @@ class OwnInputs:
         arguments = self._arguments()
         seed_everything(seed)
         made = self._get_inputs(**(arguments or {}))
+        if self._yields not in (None, isinstance(made, Iterator)):
+            raise _fault(NOT_ALWAYS)
         if not isinstance(made, Iterator):
             return made, False
         return (_set_at(made, self._index, self._set_count) if arguments is None else _only_set(made)), True

@@ -171,6 +171,16 @@ def test_a_further_set_than_at_first_is_told(tmp_path: Path) -> None:
         at(executable, index=0).own_inputs(1)
 
 
+@pytest.mark.parametrize("yields", [True, False])
+def test_sets_in_some_calls_alone_are_told(yields: bool, tmp_path: Path) -> None:
+    source = "CALLS = []\ndef get_inputs():\n    CALLS.append(1)\n    made = [torch.ones(2)]\n"
+    source += f"    return iter([made]) if (len(CALLS) == 1) is {yields} else made"
+    executable = opened(source, tmp_path)
+    assert (executable.cases() is not None) is yields
+    with pytest.raises(KernelFault, match="yields sets in one call, and returns one in another"):
+        executable.own_inputs(1)
+
+
 def test_a_case_with_arguments_takes_one_set(tmp_path: Path) -> None:
     source = "def get_inputs(n=1, sets=1):\n    for _ in range(sets):\n        yield [torch.randn(n)]\n"
     made = at(opened(source, tmp_path), arguments={"n": 4}).own_inputs(1)
