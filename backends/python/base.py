@@ -255,7 +255,7 @@ class PythonExecutable(Executable):
             raise fault(error, f"calling {self.case_source}()", self._folder, self._target) from error
 
     def _drawn(self, make: Callable[[], Any]) -> Any:
-        """What `make` draws, on the device if it can."""
+        """The result of `make`, which draws on the device if it can."""
         return self._inputs_device.run(
             make, is_final=lambda error: isinstance(error, KernelFault) or self._is_compile_error(error)
         )
@@ -387,14 +387,14 @@ class PythonExecutable(Executable):
         return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
     def _values(self, name: str, result: Any, yielded: bool = False) -> list[Any]:
-        """What the source's maker of that name returned or yielded, as a list of arguments on the target."""
+        """A list of arguments on the target, of the result of the source's function of that name."""
         if result is None:
-            how = f"yielded None; {YIELD_ALL}" if yielded else "returned None; end it with `return [...]`"
-            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {how}", compiled=True)
+            problem = f"yielded None; {YIELD_ALL}" if yielded else "returned None; end it with `return [...]`"
+            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {problem}", compiled=True)
         if isinstance(result, Iterator | Set):
             kind = "a generator" if isinstance(result, GeneratorType) else f"a {type(result).__name__}"
-            how = f"yielded {kind}; {YIELD_ALL}" if yielded else f"returned {kind}; end it with {RETURN_ALL}"
-            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {how}", compiled=True)
+            problem = f"yielded {kind}; {YIELD_ALL}" if yielded else f"returned {kind}; end it with {RETURN_ALL}"
+            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {problem}", compiled=True)
         if name == "get_inputs" and isinstance(result, dict):
             # A dict holds arguments by name; if these do not fit, it is itself the one argument.
             named = by_position(self._signature, result)

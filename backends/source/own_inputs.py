@@ -79,19 +79,19 @@ class OwnInputs:
         return None if self._set_count is None else sets_as_cases(self._set_count)
 
     def draw(self, seed: int) -> tuple[Any, bool]:
-        """What `get_inputs()` gives under that seed for the present case, and whether it yielded that.
+        """The arguments that `get_inputs()` gives under that seed for the present case, and whether it yielded them.
 
         Raises KernelFault for sets that are no cases, and what the source raises.
         """
         assert self._get_inputs is not None
         arguments = self._arguments()
         seed_everything(seed)
-        made = self._get_inputs(**(arguments or {}))
-        if self._yields not in (None, isinstance(made, Iterator)):
+        result = self._get_inputs(**(arguments or {}))
+        if self._yields not in (None, isinstance(result, Iterator)):
             raise _fault(NOT_ALWAYS)
-        if not isinstance(made, Iterator):
-            return made, False
-        return (_set_at(made, self._index, self._set_count) if arguments is None else _only_set(made)), True
+        if not isinstance(result, Iterator):
+            return result, False
+        return (_set_at(result, self._index, self._set_count) if arguments is None else _only_set(result)), True
 
     @property
     def _index(self) -> int:
@@ -109,58 +109,58 @@ class OwnInputs:
     def _listed_cases(self) -> list[dict[str, Any]]:
         assert self._get_cases is not None
         seed_everything(CASES_SEED)
-        made: Any = self._get_cases()
-        if not isinstance(made, list | tuple) or not all(isinstance(case, dict) for case in made) or not made:
+        listed: Any = self._get_cases()
+        if not isinstance(listed, list | tuple) or not all(isinstance(case, dict) for case in listed) or not listed:
             raise _fault(NO_CASES)
-        return list(made)
+        return list(listed)
 
     def _count_sets(self) -> int | None:
         """How many sets `get_inputs()` yields; None if it returns one. Only a call can tell, and no set is kept."""
         assert self._get_inputs is not None
         seed_everything(CASES_SEED)
-        made = self._get_inputs()
-        if not isinstance(made, Iterator):
+        sets = self._get_inputs()
+        if not isinstance(sets, Iterator):
             return None
         count = 0
-        with _closed(made):
-            while count <= MAX_CASES and next(made, _END) is not _END:
+        with _closed(sets):
+            while count <= MAX_CASES and next(sets, _END) is not _END:
                 count += 1
         if not 1 <= count <= MAX_CASES:
             raise _fault(TOO_MANY if count else NO_SET)
         return count
 
 
-def _set_at(made: Iterator[Any], index: int, count: int | None) -> Any:
+def _set_at(sets: Iterator[Any], index: int, count: int | None) -> Any:
     """The set of that index, of `count` as far as that is known; earlier ones are made and dropped.
 
-    What follows the last set is run, too: there must be no further one.
+    The code after the last `yield` runs, too: it must not yield another set.
     """
-    with _closed(made):
+    with _closed(sets):
         for place in range(index + 1):
-            taken: Any = None  # A set is dropped before the next one is made.
-            taken = next(made, _END)
-            if taken is _END:
+            input_set: Any = None  # A set is dropped before the next one is made.
+            input_set = next(sets, _END)
+            if input_set is _END:
                 raise _fault(NO_SET if count is None else OTHER_NUMBER.format(now=place, first=count))
-        if index + 1 == count and next(made, _END) is not _END:
+        if index + 1 == count and next(sets, _END) is not _END:
             raise _fault(OTHER_NUMBER.format(now=f"more than {count}", first=count))
-    return taken
+    return input_set
 
 
-def _only_set(made: Iterator[Any]) -> Any:
+def _only_set(sets: Iterator[Any]) -> Any:
     """The one set of a case that gave the arguments."""
-    with _closed(made):
-        taken = next(made, _END)
-        if taken is _END:
+    with _closed(sets):
+        input_set = next(sets, _END)
+        if input_set is _END:
             raise _fault(NO_SET)
-        if next(made, _END) is not _END:
+        if next(sets, _END) is not _END:
             raise _fault(SEVERAL_FOR_A_CASE)
-    return taken
+    return input_set
 
 
 @contextmanager
-def _closed(made: Iterator[Any]) -> Iterator[None]:
+def _closed(sets: Iterator[Any]) -> Iterator[None]:
     """A block after which a generator is closed: a `with` around its `yield` holds in the caller, too, until then."""
-    close: Callable[[], object] = getattr(made, "close", lambda: None)
+    close: Callable[[], object] = getattr(sets, "close", lambda: None)
     try:
         yield
     finally:

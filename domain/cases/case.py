@@ -25,7 +25,7 @@ OWN_KEYS = (NAME, HIDDEN, TIMED)
 
 
 class CaseSource(StrEnum):
-    """What gives a job its cases: the request, or a function of the source that makes the inputs."""
+    """The origin of a job's cases: the request, or a function of the source that makes the inputs."""
 
     REQUEST = "request"
     GET_CASES = "get_cases"
@@ -48,7 +48,7 @@ class Case(Wire):
     - `timed`: whether its time is measured; a hidden case's never is.
     - `hidden`: its arguments and its own result stay out of the response, which counts it.
     - `index`: its place among the source's own cases; None if the request brings it.
-    - `source`: what gives the case.
+    - `source`: its origin.
     - `contracts`: the contracts with symbols by role, with this case's values in their place.
     """
 
