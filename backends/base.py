@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from domain.cases.case import CaseSource
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.inputs import DrawOn
@@ -86,8 +87,21 @@ class Executable(ABC):
         """From now on calls follow the contract of `kernel`, and `own_inputs` its case; its source is not read."""
         return
 
+    @property
+    def has_inputs(self) -> bool:
+        """Whether `own_inputs` makes any."""
+        return False
+
+    @property
+    def case_source(self) -> CaseSource:
+        """What gives the source's own cases."""
+        return CaseSource.GET_CASES
+
     def cases(self) -> list[dict[str, Any]] | None:
-        """The source's own cases (`get_cases`): keyword arguments of `get_inputs`; None without such a function."""
+        """The source's own cases, None without any.
+
+        They are the keyword arguments of `get_inputs` that `get_cases` lists, or the sets that `get_inputs` yields.
+        """
         return None
 
     @abstractmethod

@@ -59,7 +59,7 @@ class Request(Wire):
     - `baselines`: forms of the reference that are timed.
     - `qualify`: say whether the candidate is fit to be merged.
     - `confirms`: internal; the earlier result that this job judges again.
-    - `cases`: what the kernel is judged for; empty: once, unless the reference defines `get_cases()`. The contracts of
+    - `cases`: what the kernel is judged for; empty: once, unless the reference has cases. The contracts of
       both kernels are those of the first timed case.
     - `gradients`: compare and time the backward too.
     - `owner`: internal; the API key under which the job was sent, None without keys.

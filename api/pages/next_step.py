@@ -136,7 +136,7 @@ _OF_RUNTIME: _Causes = (
         "Mask loads and stores, and check the strides: an index is out of bounds, or a load is misaligned.",
     ),
     (
-        r"takes \d+ positional arguments?|missing \d+ required positional|unexpected keyword argument",
+        r"takes \d+ positional arguments?|missing \d+ required (?:positional|keyword)|unexpected keyword argument",
         "Check the arguments of the call that the message names; ModelNew gets get_init_inputs() and get_inputs() as "
         "the reference does, and returns the output.",
     ),
@@ -181,6 +181,7 @@ _OF_REFERENCE: _Causes = (
         "Make the inputs smaller, or send it to a worker with more memory.",
     ),
     (r"get_inputs\(\) got an unexpected keyword", "Name only parameters of the reference's get_inputs() in `cases`."),
+    (r"get_inputs\(\) yield", "Yield as many sets from each call of get_inputs(), each with all arguments of a call."),
     (
         r"get_inputs\(\) missing",
         "Give each parameter of the reference's get_inputs() a default, or a value in every case.",
@@ -189,7 +190,10 @@ _OF_REFERENCE: _Causes = (
         r"constructing class",
         "Return the constructor's arguments as a list, in its order, from the reference's get_init_inputs().",
     ),
-    (r"missing \d+ required positional", "Return an input for each parameter of the reference from its get_inputs()."),
+    (
+        r"missing \d+ required (?:positional|keyword)",
+        "Return an input for each parameter of the reference from its get_inputs().",
+    ),
     (
         r"takes \d+ positional arguments?",
         "Give the reference a parameter for each input. In a contract give the argument that the kernel writes "

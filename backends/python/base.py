@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -24,12 +24,15 @@ from backends.python.compiled_call import compiled, compiler_fault, graph_breaks
 from backends.python.float64_mode import Float64Mode
 from backends.python.gradients import call_with_gradients, find_gradients
 from backends.source.argument_binding import (
+    Passing,
+    binds,
     borrowed_arguments,
     by_position,
     construct,
     contract_arguments,
     input_maker,
     keyword_only,
+    keywords,
     signature_of,
 )
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
@@ -37,8 +40,9 @@ from backends.source.entry_point import Entry, resolve
 from backends.source.error_report import asks_for_gpu, fault, gradient_hint, reached_source, summary
 from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
+from backends.source.own_inputs import YIELD_ALL, OwnInputs
 from backends.source.rng_state import rng_snapshot, seed_everything
-from domain.cases.case import keyword_arguments
+from domain.cases.case import CaseSource
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
 from domain.inputs import DrawOn
@@ -49,6 +53,7 @@ from domain.value import Unserializable, leaves, replace
 _FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _NOT_OF_INPUTS = (NameError, ImportError, ModuleNotFoundError, SystemExit)
 """Errors that other inputs would not have avoided; UnboundLocalError, a NameError, is none of them."""
+RETURN_ALL = "`return [...]`, a list with one entry for each parameter"
 DRY_SEED = 0
 """The seed of a dry run, whose random numbers have no content."""
 
@@ -212,17 +217,17 @@ class PythonExecutable(Executable):
         self._restore_rng = rng_snapshot()
         self._signature = signature_of(getattr(self._instance, entry.method) if entry.method else entry.target)
         holders = [holder for holder in (module, self._instance, entry.target) if holder is not None]
-        # Searched once, because the source makes as many input sets as there are calls.
-        self._get_cases = input_maker("get_cases", holders)
-        self._case = kernel.case
-        by_case = self._case is not None or self._get_cases is not None
-        self._get_inputs = input_maker("get_inputs", holders, by_case=by_case)
-        self._passed = contract_arguments(self._signature, kernel.io)
-        self._borrows_arguments = kernel.io is None and self._get_inputs is None
+        self._own = OwnInputs(holders, kernel)
+        self._passing = Passing(None, keywords(self._signature))
+        if kernel.io is not None:
+            self._passing = contract_arguments(self._signature, kernel.io)
+        self._borrows_arguments = kernel.io is None and not self._own.makes_inputs
 
     def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
         maker = input_maker("get_init_inputs", [module, entry.target])
-        self._init = self._call_maker("get_init_inputs", maker, seed)
+        if maker is not None:
+            seed_everything(seed)
+            self._init = self._values("get_init_inputs", maker())
         seed_everything(seed)
         instance = construct(entry.target, self._init, self._on_device(init))
         return instance.to(self._target.device) if isinstance(instance, torch.nn.Module) else instance
@@ -232,22 +237,29 @@ class PythonExecutable(Executable):
         return fault(error, "", self._folder, self._target).status is Status.COMPILE_ERROR
 
     def use_case(self, kernel: Kernel) -> None:
-        self._case = kernel.case
+        self._own.case = kernel.case
         if isinstance(self._callable, ContractLaunch) and kernel.io is not None:
             self._callable.follow(kernel.io)
 
+    @property
+    def case_source(self) -> CaseSource:
+        return self._own.case_source
+
+    @property
+    def has_inputs(self) -> bool:
+        return self._own.makes_inputs
+
     def cases(self) -> list[dict[str, Any]] | None:
-        if self._get_cases is None:
-            return None
         try:
-            seed_everything(DRY_SEED)
-            made: Any = self._get_cases()
+            return self._own.cases(self._drawn)
         except Exception as error:
-            raise fault(error, "calling get_cases()", self._folder, self._target) from error
-        if not isinstance(made, list | tuple) or not all(isinstance(case, dict) for case in made) or not made:
-            message = "get_cases() has to return a list of dicts, each with keyword arguments of get_inputs()"
-            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
-        return list(made)
+            raise fault(error, f"calling {self.case_source}()", self._folder, self._target) from error
+
+    def _drawn(self, make: Callable[[], Any]) -> Any:
+        """The result of `make`, which draws on the device if it can."""
+        return self._inputs_device.run(
+            make, is_final=lambda error: isinstance(error, KernelFault) or self._is_compile_error(error)
+        )
 
     def resume(self) -> None:
         self._restore_rng()
@@ -272,8 +284,13 @@ class PythonExecutable(Executable):
 
     def _forward(self, args: list[Any]) -> Any:
         if self._borrows_arguments:
-            self._passed, self._borrows_arguments = borrowed_arguments(self._signature, args), False
-        return self._callable(*(args if self._passed is None else [args[index] for index in self._passed]))
+            self._passing, self._borrows_arguments = borrowed_arguments(self._signature, args), False
+        passing = self._passing
+        values = args if passing.indexes is None else [args[index] for index in passing.indexes]
+        if not passing.names:
+            return self._callable(*values)
+        end = max(len(values) - len(passing.names), 0)
+        return self._callable(*values[:end], **dict(zip(passing.names, values[end:], strict=False)))
 
     @property
     def graph_breaks(self) -> int | None:
@@ -308,12 +325,10 @@ class PythonExecutable(Executable):
         return self._init
 
     def own_inputs(self, seed: int) -> list[Any] | None:
+        if not self._own.makes_inputs:
+            return None
         try:
-            arguments = self._case_arguments() if self._get_inputs is not None else {}
-            made: list[Any] | None = self._inputs_device.run(
-                lambda: self._call_maker("get_inputs", self._get_inputs, seed, arguments),
-                is_final=self._is_compile_error,
-            )
+            made: list[Any] = self._drawn(lambda: self._values("get_inputs", *self._own.draw(seed)))
             self._marked = [tensor.requires_grad for tensor in leaves(made, torch.Tensor)]
             self.drawn_on = self._inputs_device.used
             return made
@@ -338,7 +353,7 @@ class PythonExecutable(Executable):
 
     def _first_call(self, *args: Any) -> Any:
         self._restore_rng()
-        return self._callable(*args)
+        return self._forward(list(args))
 
     def state(self) -> dict[str, Any]:
         own = self._weights()
@@ -372,31 +387,15 @@ class PythonExecutable(Executable):
         state = self._instance.state_dict(keep_vars=True)
         return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
-    def _case_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `get_inputs()`: those of the case, else of the source's first one, else none."""
-        if self._case is not None and "arguments" in self._case:
-            return dict(self._case["arguments"])
-        own = self.cases()
-        return {} if own is None else keyword_arguments(own[0 if self._case is None else self._case["index"]])
-
-    def _call_maker(
-        self, name: str, maker: Callable[..., Any] | None, seed: int, arguments: Mapping[str, Any] | None = None
-    ) -> list[Any] | None:
-        """Calls the source's own input maker under the seed, and moves the result to the target; None without a
-        maker."""
-        if maker is None:
-            return None
-        seed_everything(seed)
-        result = maker(**(arguments or {}))
+    def _values(self, name: str, result: Any, yielded: bool = False) -> list[Any]:
+        """A list of arguments on the target, of the result of the source's function of that name."""
         if result is None:
-            message = f"{name}() returned None; end it with `return [...]`"
-            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
+            problem = f"yielded None; {YIELD_ALL}" if yielded else "returned None; end it with `return [...]`"
+            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {problem}", compiled=True)
         if isinstance(result, Iterator | Set):
             kind = "a generator" if isinstance(result, GeneratorType) else f"a {type(result).__name__}"
-            message = f"{name}() returned {kind}; end it with `return [...]`, a list with one entry for each parameter"
-            if name == "get_inputs":
-                message += " (for several shapes define get_cases())"
-            raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
+            problem = f"yielded {kind}; {YIELD_ALL}" if yielded else f"returned {kind}; end it with {RETURN_ALL}"
+            raise KernelFault(Status.RUNTIME_ERROR, f"{name}() {problem}", compiled=True)
         if name == "get_inputs" and isinstance(result, dict):
             # A dict holds arguments by name; if these do not fit, it is itself the one argument.
             named = by_position(self._signature, result)
@@ -405,6 +404,9 @@ class PythonExecutable(Executable):
                 raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
             result = [result] if named is None else named
         items = list(result) if isinstance(result, (list, tuple)) else [result]
+        if yielded and not binds(self._signature, len(items)):
+            message = f"get_inputs() yielded a set of {len(items)}, and {self.entry} cannot be called with so many"
+            raise KernelFault(Status.RUNTIME_ERROR, f"{message}: {YIELD_ALL}", compiled=True)
         return list(self._on_device(items))
 
     def _on_device(self, value: Any) -> Any:

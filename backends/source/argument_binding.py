@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,32 +14,55 @@ from domain.contract import IOContract
 from domain.value import Unserializable, leaves
 
 
-def contract_arguments(signature: inspect.Signature | None, io: IOContract | None) -> list[int] | None:
-    """Indexes of the contract's arguments to pass by position; None for all.
+@dataclass(frozen=True)
+class Passing:
+    """How a call passes its arguments: those at `indexes`, or all; the last of them by `names`, others by position."""
+
+    indexes: list[int] | None = None
+    names: tuple[str, ...] = ()
+
+
+def contract_arguments(signature: inspect.Signature | None, io: IOContract) -> Passing:
+    """How a call passes the contract's arguments: those of keyword-only parameters' names by name.
 
     Outputs are skipped where the callable does not take all arguments: it returns its outputs then. Scalars are skipped
     too where the callable names none of them. One contract may thus serve a kernel that takes sizes and a function that
     derives them from the tensors.
     """
-    if io is None or signature is None or _binds(signature, len(io.args)):
-        return None
-    inputs = [index for index, argument in enumerate(io.args) if argument.role != "output"]
-    if _binds(signature, len(inputs)):
-        return inputs
+    if signature is None:
+        return Passing()
+    every = list(range(len(io.args)))
+    inputs = [index for index in every if io.args[index].role != "output"]
     tensors = [index for index in inputs if io.args[index].is_tensor]
     named = any(argument.name in signature.parameters for argument in io.args if not argument.is_tensor)
-    return tensors if not named and _binds(signature, len(tensors)) else None
+    by_keyword = {each.name for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY}
+    for indexes in (every, inputs) if named else (every, inputs, tensors):
+        last = [index for index in indexes if io.args[index].name in by_keyword]
+        names = tuple(io.args[index].name for index in last)
+        if _fits_call(signature, len(indexes), names):
+            passed = [*(index for index in indexes if index not in last), *last]
+            return Passing(None if passed == every else passed, names)
+    return Passing()
 
 
-def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> list[int] | None:
-    """Indexes of another kernel's arguments to pass by position; None for all.
+def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> Passing:
+    """How a callable with neither a contract nor inputs is passed another kernel's arguments.
 
-    Serves a callable with neither a contract nor inputs. Scalars are skipped where it takes only the tensors.
+    Scalars are skipped where it takes only the tensors.
     """
-    if signature is None or _binds(signature, len(args)):
-        return None
     tensors = [index for index, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
-    return tensors if _binds(signature, len(tensors)) else None
+    skips = not binds(signature, len(args)) and binds(signature, len(tensors))
+    return Passing(tensors if skips else None, keywords(signature))
+
+
+def keywords(signature: inspect.Signature | None) -> tuple[str, ...]:
+    """The keyword-only parameters without a default: they take the last values of a call. Others keep their default."""
+    return tuple(each.name for each in _order(signature) if each.kind is each.KEYWORD_ONLY)
+
+
+def binds(signature: inspect.Signature | None, count: int) -> bool:
+    """Whether a call can pass so many values; true where the signature is not known."""
+    return signature is None or _fits_call(signature, count, keywords(signature))
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -50,10 +74,8 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def required_names(signature: inspect.Signature | None) -> list[str]:
-    """The parameters that a call by position has to give."""
-    parameters = signature.parameters.values() if signature is not None else ()
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in parameters if p.kind in positional and p.default is p.empty]
+    """The parameters to which a call has to give values, in the order in which it gives them."""
+    return [parameter.name for parameter in _order(signature) if _is_required(parameter)]
 
 
 def input_maker(name: str, holders: Sequence[Any], *, by_case: bool = False) -> Callable[..., Any] | None:
@@ -64,7 +86,7 @@ def input_maker(name: str, holders: Sequence[Any], *, by_case: bool = False) -> 
     for holder in holders:
         maker: Any = getattr(holder, name, None)
         signature = signature_of(maker) if callable(maker) else None
-        if signature is not None and (_binds(signature, 0) or (by_case and not isinstance(holder, type))):
+        if signature is not None and (binds(signature, 0) or (by_case and not isinstance(holder, type))):
             return maker  # type: ignore[no-any-return]
     return None
 
@@ -86,24 +108,30 @@ def construct(target: Callable[..., Any], own: list[Any] | None, reference_argum
 
 
 def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[Any] | None:
-    """Named arguments in calling order, with defaults in the gaps; None where they cannot be passed by position."""
-    parameters = list(signature.parameters.values()) if signature is not None else []
+    """Named arguments in calling order, with defaults in the gaps; None where a call cannot pass them in that order."""
+    parameters = _order(signature)
     last = max((index for index, parameter in enumerate(parameters) if parameter.name in named), default=-1)
     leading = parameters[: last + 1]
-    required = {parameter.name for parameter in parameters if _is_required(parameter)}
-    if any(parameter.kind is not parameter.POSITIONAL_OR_KEYWORD for parameter in leading):
+    if any(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL) for parameter in leading):
         return None
-    if named.keys() - {parameter.name for parameter in leading} or required - named.keys():
+    if named.keys() - {parameter.name for parameter in leading} or set(required_names(signature)) - named.keys():
         return None
     return [named.get(parameter.name, parameter.default) for parameter in leading]
 
 
 def keyword_only(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[str]:
-    """Those of the named arguments that no call by position can give; empty if some name no parameter."""
+    """Those of the named arguments that no value reaches; empty if some name no parameter."""
     parameters = signature.parameters if signature is not None else {}
     if named.keys() - parameters.keys():
         return []
     return [name for name in named if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def _order(signature: inspect.Signature | None) -> list[inspect.Parameter]:
+    """The parameters that values reach, in the order in which they are given: keyword-only ones last."""
+    every = list(signature.parameters.values()) if signature is not None else []
+    by_keyword = [each for each in every if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    return [each for each in every if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)] + by_keyword
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -134,9 +162,12 @@ def _fits(target: Callable[..., Any], args: list[Any], keywords: dict[Any, Any])
         return False
 
 
-def _binds(signature: inspect.Signature, count: int) -> bool:
+def _fits_call(signature: inspect.Signature, count: int, names: Sequence[str]) -> bool:
+    """Whether a call can pass so many values, the last of them by those names."""
+    if len(names) > count:
+        return False
     try:
-        signature.bind(*[None] * count)
+        signature.bind(*[None] * (count - len(names)), **dict.fromkeys(names))
     except TypeError:
         return False
     return True

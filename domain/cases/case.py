@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from domain.contract import IOContract
@@ -21,6 +22,14 @@ MAX_NAME_CHARS = 100
 NAME, HIDDEN, TIMED, ARGUMENTS = "name", "hidden", "timed", "arguments"
 OWN_KEYS = (NAME, HIDDEN, TIMED)
 """Keys of a case that are no arguments."""
+
+
+class CaseSource(StrEnum):
+    """The origin of a job's cases: the request, or a function of the source that makes the inputs."""
+
+    REQUEST = "request"
+    GET_CASES = "get_cases"
+    GET_INPUTS = "get_inputs"
 
 
 class CaseError(ValueError):
@@ -38,7 +47,8 @@ class Case(Wire):
     - `arguments`: JSON-ready; of a case from `get_cases()` only for display.
     - `timed`: whether its time is measured; a hidden case's never is.
     - `hidden`: its arguments and its own result stay out of the response, which counts it.
-    - `index`: its place in the source's `get_cases()`; None if the request brings it.
+    - `index`: its place among the source's own cases; None if the request brings it.
+    - `source`: its origin.
     - `contracts`: the contracts with symbols by role, with this case's values in their place.
     """
 
@@ -47,12 +57,13 @@ class Case(Wire):
     hidden: bool = False
     timed: bool = True
     index: int | None = None
+    source: CaseSource = CaseSource.REQUEST
     contracts: dict[str, IOContract] = field(default_factory=dict)
 
     @property
     def selector(self) -> dict[str, Any]:
         """The value of `Kernel.case`: the arguments, or the place in the source's own list."""
-        return {"arguments": self.arguments} if self.index is None else {"index": self.index}
+        return {ARGUMENTS: self.arguments} if self.index is None else {"index": self.index}
 
     @property
     def label(self) -> str:
@@ -81,6 +92,11 @@ def keyword_arguments(wire: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a case that a source's `get_cases()` made; their values may be any Python objects."""
     own = {key: value for key, value in wire.items() if key not in OWN_KEYS}
     return dict(own[ARGUMENTS]) if ARGUMENTS in own else own
+
+
+def sets_as_cases(count: int) -> list[dict[str, Any]]:
+    """The wire form of `count` sets that a source's `get_inputs()` yields, which have no arguments."""
+    return [{NAME: f"set {index}", ARGUMENTS: {}} for index in range(count)]
 
 
 def described_case(wire: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class CaseResults:
-    """All cases of a job, in the order of the request or of `get_cases()`."""
+    """All cases of a job, in the order in which their source gives them."""
 
     results: tuple[CaseResult, ...]
 
@@ -80,7 +80,7 @@ class CaseResults:
         return {
             "cases": [result.to_dict() for result in self.visible],
             "cases_summary": {
-                "source": "request" if self.results[0].case.index is None else "get_cases",
+                "source": self.results[0].case.source.value,
                 **_counts(self.results),
                 "hidden": _counts(hidden),
             },

@@ -32,6 +32,7 @@ def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) 
         "entry": executable.entry,
         "init": init_wire,
         "constructed_on": executable.constructed_on,
+        "has_inputs": executable.has_inputs,
         "facts": artifact.facts,
         "left_state": left_state,
     }

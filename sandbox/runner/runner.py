@@ -116,8 +116,9 @@ class Runner:
 
     def cases(self, _: Message) -> Message:
         """The source's own cases, for display; None without any."""
-        own = self._loaded.cases()
-        return {"op": "cases", "cases": None if own is None else list(map(described_case, own))}
+        own, source = self._loaded.cases(), self._loaded.case_source
+        self._free_drawn()
+        return {"op": "cases", "cases": None if own is None else list(map(described_case, own)), "source": source}
 
     def use_case(self, message: Message) -> Message:
         """Sets the contract of the next calls, and the case of the next inputs."""
@@ -156,8 +157,7 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             sets.append(own)
         sets = self._retain(sets)
-        if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
-            self._free_cached()  # Drawing may take several times what it returns, and the arena is made next.
+        self._free_drawn()
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
         return {
             "op": "value",
@@ -401,6 +401,11 @@ class Runner:
         """Creates the GPU's context, which the driver's calls for arena and gate need; does nothing on the CPU."""
         if self.target.is_cuda:
             torch.empty((), device=self.target.device)
+
+    def _free_drawn(self) -> None:
+        """Gives back what drawing left cached, if that is large: it may take several times what it returns."""
+        if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
+            self._free_cached()
 
     def _free_cached(self) -> None:
         """Gives back the device memory that torch caches."""

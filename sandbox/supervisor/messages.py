@@ -41,7 +41,8 @@ class Loaded:
     """The runner's report of a loaded kernel: name of its entry, constructor arguments, static facts.
 
     `left_state`: whether an earlier load left state that this one finds, if the kernel was loaded before.
-    `constructed_on`: where the constructor made its tensors; None without a constructor.
+    `constructed_on`: where the constructor made its tensors; None without a constructor. `has_inputs`: whether the
+    source makes inputs itself.
     """
 
     entry: str
@@ -49,6 +50,7 @@ class Loaded:
     facts: dict[str, Any]
     left_state: bool = False
     constructed_on: DrawOn | None = None
+    has_inputs: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 
 from backends.base import ALONE, Artifact, Target, Task
 from domain import value as values
-from domain.cases.case import Case, CaseError, parse_cases
+from domain.cases.case import Case, CaseError, CaseSource, parse_cases
 from domain.dtype import ITEM_BYTES
 from domain.fault import KernelFault, OutputFault
 from domain.gradients import GradientPlan
@@ -158,18 +158,21 @@ class Session:
             facts=parse_facts(reply.get("facts")),
             left_state=reply.get("left_state") is True,
             constructed_on=parse_draw_on(reply.get("constructed_on")),
+            has_inputs=reply.get("has_inputs") is True,
         )
 
     def cases(self) -> list[Case] | None:
         """The source's own cases; None if it defines none."""
-        wire = self.runner.request({"op": "cases"}).get("cases")
-        if wire is None:
+        reply = self.runner.request({"op": "cases"})
+        if (wire := reply.get("cases")) is None:
             return None
+        yields = reply.get("source") == CaseSource.GET_INPUTS
+        source = CaseSource.GET_INPUTS if yields else CaseSource.GET_CASES
         try:
-            return [replace(case, index=index) for index, case in enumerate(parse_cases(wire))]
+            return [replace(case, index=index, source=source) for index, case in enumerate(parse_cases(wire))]
         except CaseError as error:
             at = "".join(f"[{step!r}]" for step in error.path)
-            raise KernelFault(Status.RUNTIME_ERROR, f"get_cases(){at}: {error}", compiled=True) from error
+            raise KernelFault(Status.RUNTIME_ERROR, f"{source}(){at}: {error}", compiled=True) from error
 
     def use_case(self, kernel: Kernel) -> None:
         """Has the runner make the inputs of that kernel's case, and call it by its contract."""

@@ -227,9 +227,8 @@ class TrialInputs:
         """The contract that inputs are drawn from; None if the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
-        with self._owner.attribute_faults():
-            if self._request(range(1), infer=False) is not None:
-                return None
+        if self._owner.loaded is not None and self._owner.loaded.has_inputs:
+            return None
         if self._candidate.kernel.io is not None:
             return self._candidate.kernel.io
         self._infer = True

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from domain.cases.case import Case, primary
+from domain.cases.case import Case, CaseSource, primary
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR
@@ -31,7 +31,7 @@ from tasks.runtime.stream_isolation import Streams
 from tasks.timing.timing_stage import Timekeeper
 from validation.seeds import derive_seed
 
-OTHER_CASES = "get_cases() gave other cases in another process of this job: it must not depend on chance or time"
+OTHER_CASES = "{source}() gave other cases in another process of this job: they must not depend on chance or time"
 BESIDE_HIDDEN = "get_cases() has hidden cases: leave out `artifacts` and `profile`, which may show what they are"
 NOT_USED = (
     "the cases say nothing about the inputs: define get_inputs() with their arguments as parameters, or give a "
@@ -104,9 +104,11 @@ class JobCases:
         """
         owner, requested = kernel_runs[0], list(job.request.cases)
         with owner.attribute_faults():
-            own = None if requested and requested[0].index is None else owner.open_session.cases()
-            if requested and own is not None and [case.name for case in own] != [case.name for case in requested]:
-                raise KernelFault(Status.RUNTIME_ERROR, OTHER_CASES, compiled=True)
+            given = bool(requested) and requested[0].source is CaseSource.REQUEST
+            own = None if given else owner.open_session.cases()
+            if requested and not given and [case.name for case in own or ()] != [case.name for case in requested]:
+                message = OTHER_CASES.format(source=requested[0].source)
+                raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
             cases = requested or own
             if not cases:
                 return None

@@ -131,11 +131,11 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper, cases: JobCases | None) ->
     candidate, reference, profile = trials.candidate, trials.candidate.reference, trials.request.profile
     suspicious = timekeeper.speedup is not None and timekeeper.speedup.ratio > SUSPICIOUS
     measure_work(trials.kernel_runs, trials, checking=profile or suspicious)
-    if profile:
-        trace_launches([candidate], trials)
     seed = trials.request.determinism_seed
     if seed is not None and trials.right and candidate.timing is not None:
         candidate.diagnosis.determinism = DeterminismCheck(trials, seed).run()
+    if profile:  # The last request to a runner.
+        trace_launches([candidate], trials)
     if reference is not None:  # From here on the reference runs without the candidate beside it.
         retire(candidate, trials.worker)
     if candidate.timing is not None and cases is not None:

@@ -119,6 +119,8 @@ def test_it_is_imperative(sentence: str) -> None:
         (outcome("contract_mismatch", "argument 'x' is declared with shape [128]"), "Declare that argument with"),
         (outcome("reference_failed", "get_inputs() got an unexpected keyword argument 'n'"), "Name only parameters"),
         (outcome("reference_failed", "Model.forward() missing 1 required positional argument"), "Return an input for"),
+        (outcome("reference_failed", "f() missing 1 required keyword-only argument: 'm'"), "Return an input for"),
+        (outcome("reference_failed", "get_inputs() yielded 2 sets, and 3 at first"), "Yield as many sets from each"),
         (outcome("reference_failed", "get_inputs() missing 1 required positional argument"), "Give each parameter of"),
         (outcome("reference_failed", "DefaultCPUAllocator: can't allocate memory"), "Make the inputs smaller"),
         (outcome("reference_failed", "validation was skipped"), "Correct the reference"),

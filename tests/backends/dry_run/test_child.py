@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from backends.dry_run.example import Example
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -106,6 +108,19 @@ def test_what_is_not_reached_is_compiled_later_and_told(tmp_path: Path) -> None:
     assert list(executable.compiled) == []
     assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
     assert list(executable.compiled) == ["late"]
+
+
+def test_a_reference_s_first_set_is_the_example_of_a_kernel(tmp_path: Path) -> None:
+    source = """
+    def kernel_fn(x, *, eps=1e-5, mask): return x * mask + eps
+    def get_inputs():
+        with torch.device("cuda"):
+            for n in (4, 6):
+                yield {"mask": torch.rand(n), "x": torch.randn(n, n)}
+    """
+    artifact = in_builder(replace(kernel(source), is_reference=True), tmp_path, H200)
+    inputs = Example.from_wire(artifact.example).inputs
+    assert inputs is not None and [ref.shape for ref in inputs] == [(4, 4), (4,)]
 
 
 @pytest.mark.slow

@@ -455,15 +455,3 @@ def test_an_exception_that_cannot_say_what_it_is(tmp_path: Path) -> None:
         loaded(kernel(source), tmp_path).call([1])
     with pytest.raises(KernelFault, match="Mute"):
         loaded(kernel(source), tmp_path).inferred_inputs(1)
-
-
-def test_inputs_by_name_for_a_parameter_by_keyword_alone_are_told(tmp_path: Path) -> None:
-    source = "def kernel_fn(x, *, dim): return x.sum(dim)\ndef get_inputs(): return {'x': torch.ones(2), 'dim': 0}"
-    with pytest.raises(KernelFault, match=r"kernel_fn takes dim by keyword alone: leave out the `\*` before it"):
-        loaded(kernel(source), tmp_path).own_inputs(1)
-
-
-def test_inputs_of_several_shapes_are_told_of_cases(tmp_path: Path) -> None:
-    source = f"{RELU}\ndef get_inputs():\n    yield [torch.ones(2)]\n    yield [torch.ones(3)]"
-    with pytest.raises(KernelFault, match=r"returned a generator; .*for several shapes define get_cases\(\)"):
-        loaded(kernel(source), tmp_path).own_inputs(1)

@@ -206,18 +206,9 @@ def test_an_extension_for_another_gpu_names_the_option_at_the_call(tmp_path: Pat
     assert "(remove -gencode=arch=compute_70,code=sm_70: " in told.message
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        ("yield torch.randn(4)", "a generator"),
-        ("return (torch.randn(4) for _ in range(2))", "a generator"),
-        ("return map(torch.randn, [4])", "a map"),
-        ("return {torch.randn(4)}", "a set"),
-    ],
-)
-def test_inputs_that_are_no_list_are_refused_with_the_form_wanted(body: str, kind: str, tmp_path: Path) -> None:
-    given = kernel(f"def kernel_fn(x): return x\ndef get_inputs():\n    {body}\n")
-    with pytest.raises(Exception, match=rf"get_inputs\(\) returned {kind}; end it with `return \[\.\.\.\]`, a list"):
+def test_inputs_that_are_no_list_are_refused_with_the_form_wanted(tmp_path: Path) -> None:
+    given = kernel("def kernel_fn(x): return x\ndef get_inputs():\n    return {torch.randn(4)}\n")
+    with pytest.raises(Exception, match=r"get_inputs\(\) returned a set; end it with `return \[\.\.\.\]`, a list"):
         loaded(given, tmp_path).own_inputs(1)
 
 

@@ -77,6 +77,12 @@ def test_the_same_bits_in_all_calls_of_two_processes(worker: WorkerContext) -> N
     assert not determinism.flags
 
 
+def test_a_profile_is_made_beside_it(worker: WorkerContext) -> None:
+    report = evaluated(worker, "return y.sum(dim=1)", reference=kernel(REFERENCE), profile=True)
+    assert found(report).outputs[0].repeats
+    assert report.outcome.launches is not None and report.outcome.launches.get("unavailable") is None
+
+
 def test_a_kernel_of_long_calls_is_repeated_fewer_times(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(determinism_check, "CHECK_S", 4.0)
     determinism = found(evaluated(worker, "time.sleep(0.1)\n    return y.sum(dim=1)", before="import time"))

@@ -123,3 +123,40 @@ def test_a_replay_has_the_same_inputs_and_weights(worker: Any, draw_on: str) -> 
     assert first.inputs["drawn_on"] == draw_on and first.output.count("\n") >= 4
     again = judged(worker, source(told + INPUTS), draw_on=draw_on, replay_seed=first.inputs["replay_seed"]).outcome
     assert again.output.splitlines()[:4] == first.output.splitlines()[:4]
+
+
+SETS = """
+class Model(nn.Module):
+    def forward(self, x, *, eps=1e-5):
+        for _ in range(4): x = torch.cos(x) + eps
+        return x
+
+def get_inputs():
+    with torch.no_grad():
+        for rows in (4096, 333, 8192):
+            {draw}
+            yield [x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("draw", "drawn_on"),
+    [
+        ("x = torch.randn(rows, 512)", "device"),
+        ("x = torch.randn(rows, 512, device='cuda')", "device"),
+        ("x = torch.randn(rows, 512); rows != 8192 or x.numpy()", "host"),
+    ],
+    ids=["default device", "named device", "one set needs the host"],
+)
+def test_each_set_that_a_source_yields_is_a_case(worker: Any, draw: str, drawn_on: str) -> None:
+    reference = SETS.format(draw=draw)
+    candidate = reference.partition("def get_inputs")[0].replace("Model", "ModelNew")
+    report = judged(worker, source(candidate), source(reference))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert [case["shapes"] for case in report.body("id")["cases"]] == [[[rows, 512]] for rows in (4096, 333, 8192)]
+    assert all(case["runtime_ms"] > 0 for case in report.body("id")["cases"])
+    assert report.outcome.inputs["drawn_on"] == drawn_on
+    assert report.outcome.inputs["inputs_not_random"] is False
+    wrong = candidate.replace("return x", "return x if len(x) != 333 else x + 1")
+    report = judged(worker, source(wrong), source(reference))
+    assert (report.outcome.message or "").startswith("case 'set 1': ")
