@@ -14,6 +14,8 @@ NO_TEMPORARY = (
     "relative path"
 )
 """The hint for a source that was refused a path below /tmp. Another worker may allow it one."""
+OPERATORS_PART = "its operator"
+"""Begins what a worker's operator does about a part that is missing there. The source passes once it is done."""
 LOST_EXIT = 71
 """Exit status of a pool child that can no longer use its device, so that it can judge no other job."""
 
@@ -93,4 +95,4 @@ def exception_chain(error: BaseException | None) -> list[BaseException]:
 
 def may_pass_again(text: str) -> bool:
     """Whether a compile error with that text may pass later or elsewhere: it is not cached, shared or reused."""
-    return NO_TEMPORARY in text or _PASSING.search(text) is not None
+    return NO_TEMPORARY in text or f": {OPERATORS_PART} " in text or _PASSING.search(text) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backends.languages.language import Language
+from domain.fault import OPERATORS_PART
 
 LANGUAGE = Language(
     name="cuda_tile",
@@ -17,7 +18,7 @@ LANGUAGE = Language(
             "unsupported Tile IR bytecode version",
             "failed to load the dynamic nvJitLink library",
         ),
-        "cuTile compiles with tileiras: the operator takes a base image with the toolkit of CUDA 13.2 or newer",
+        f"cuTile compiles with tileiras: {OPERATORS_PART} takes a base image with the toolkit of CUDA 13.2 or newer",
     ),
     refusals=("cuda.tile._exception.",),
 )

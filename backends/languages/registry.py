@@ -10,6 +10,7 @@ from types import ModuleType
 
 from backends.languages import cuda_tile, cute_dsl, gluon, helion, tilelang
 from backends.languages.language import Language
+from domain.fault import OPERATORS_PART
 
 LANGUAGES: tuple[Language, ...] = (
     gluon.LANGUAGE,
@@ -68,10 +69,10 @@ def operators_part(error: BaseException) -> str | None:
 
 def _how_to_add(language: Language) -> str:
     if language.inside_triton:
-        return f"this worker's Triton has no {language.title}: the operator installs a newer {language.package}"
+        return f"this worker's Triton has no {language.title}: {OPERATORS_PART} installs a newer {language.package}"
     group = language.name
     return (
-        f"this worker has no {language.title} (package {language.package}): its operator adds it with "
+        f"this worker has no {language.title} (package {language.package}): {OPERATORS_PART} adds it with "
         f"`LANGUAGES={group} docker compose build`, or with `pip install -c constraints.txt --group {group}`"
     )
 

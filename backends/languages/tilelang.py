@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.languages.language import Around, CodeFiles, Language, Unfollowed, cubins
+from domain.fault import OPERATORS_PART
 
 FOLDER = "tilelang"
 NO_ARCHITECTURE = "no GPU gives TileLang's target its architecture"
@@ -110,7 +111,7 @@ LANGUAGE = Language(
     compilers=("tilelang/jit/__init__.py:compile", "tilelang/jit/__init__.py:get_tir"),
     compilers_without_gpu=("tilelang/contrib/nvcc.py:compile_cuda", "tilelang/jit/adapter/libgen.py:compile_lib"),
     tools={
-        "Failed to automatically detect CUDA installation": "TileLang compiles with nvcc: the operator takes a "
+        "Failed to automatically detect CUDA installation": f"TileLang compiles with nvcc: {OPERATORS_PART} takes a "
         "base image with a CUDA toolkit, as docker-compose.yml has it for workers with a GPU"
     },
     no_device=(

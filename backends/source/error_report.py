@@ -244,9 +244,15 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
 
 def _toolkits_part(error: BaseException, log: str, folder: Path) -> str | None:
     """What a compiler of an extension or a language lacks on this worker, and what the operator does."""
-    if BUILD_FAILED in text_of(error) or registry.refused(error):
+    if any(map(_is_of_a_build, _chain(error))) or registry.refused(error):
         return missing_part(log, _source_text(folder))
     return None
+
+
+def _is_of_a_build(error: BaseException) -> bool:
+    """Whether torch says that an extension was not built. A source may raise the same text, to put it on the worker."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return BUILD_FAILED in text_of(error) and not (frames and _is_source(frames[-1].filename))
 
 
 def _source_text(folder: Path) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 
-_ADVICE = "its operator takes a base image with a whole toolkit that fits (WORKER_BASE)"
-_OTHERS = (
-    *("cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "nccl"),
-    *("cooperative_groups", "cub/", "cuda/", "crt/", "nv/", "thrust/"),
-)
+import torch
+
+from backends.binary.cuda_toolkit import cuda_home
+from domain.fault import OPERATORS_PART
+
+_ADVICE = f"{OPERATORS_PART} takes a base image with a whole toolkit that fits (WORKER_BASE)"
 _OWN = (
     *("", "_awbarrier", "_awbarrier_primitives", "_bf16", "_device_runtime_api", "_fp16", "_fp4", "_fp6", "_fp8"),
     *("_occupancy", "_pipeline", "_pipeline_primitives", "_profiler_api", "_runtime", "_runtime_api"),
 )
 _HEADERS = frozenset({*(f"cuda{part}.h" for part in _OWN), "math_constants.h", "mma.h", "vector_types.h"})
+_FOLDERS = ("cooperative_groups", "crt", "cub", "cuda", "nv", "thrust")
+_OF_LIBRARIES = re.compile(
+    r"(?:cooperative_groups|cublas(?:_v2|_api|Lt|Xt)?|cudnn(?:_(?:adv|backend|cnn|graph|ops|version)\w*)?|cufft(?:Xt|w)?"
+    r"|curand(?:_kernel)?|cusolver(?:Dn|Mg|Rf|Sp|_common)?|cusparse(?:_v2|Lt)?|nccl|nvrtc)\.h"
+)
 _LIBRARIES = frozenset(
     {"cublas", "cublasLt", "cuda", "cudadevrt", "cudart", "cudart_static", "cudnn", "cufft", "curand", "cusolver"}
     | {"cusparse", "nvrtc"}
@@ -29,27 +36,29 @@ _MISSING_LIBRARY = re.compile(r"^\S*ld: cannot find -l(\w+)", re.MULTILINE)
 _MISSING_PROGRAM = re.compile(
     rf"^(?:/bin/)?sh: (?:\d+: |line \d+: )?(\S*\b{_PROGRAM}): (?:command )?not found"
     rf"|^(?:\S+: )?fatal error: cannot execute .({_PROGRAM})\W"
-    rf"|No such file or directory: '(\S*/{_PROGRAM})'"
-    r"|^nvcc fatal\s*: (?:Cannot find compiler|Compiler) '([^']+)'",
+    rf"|No such file or directory: '(\S*/{_PROGRAM})'",
     re.MULTILINE,
 )
+_MISSING_COMPILER = re.compile(r"^nvcc fatal\s*: (?:Cannot find compiler|Compiler) '([^']+)'", re.MULTILINE)
 _UNFIT_COMPILER = re.compile(
-    r"^.*(unsupported GNU version!|Host compiler targets unsupported OS|Failed to preprocess host compiler properties)",
+    r"^(?:\S*host_config\.h\b.*|nvcc fatal\s*: )"
+    r"(unsupported GNU version!|Host compiler targets unsupported OS|Failed to preprocess host compiler properties)",
     re.MULTILINE,
 )
-_OLD_TOOLKIT = re.compile(r"^nvcc fatal\s*: Unsupported gpu architecture '(\w+)'", re.MULTILINE)
-_CHOICE = re.compile(r"\b(?:sm|compute)_\d|-arch\b|TORCH_CUDA_ARCH_LIST")
+_OWN_COMPILER = re.compile(r"-ccbin|-compiler-bindir|CUDAHOSTCXX|NVCC_(?:CCBIN|PREPEND|APPEND)")
+_UNKNOWN_ARCHITECTURE = re.compile(r"^nvcc fatal\s*: Unsupported gpu architecture '(\w+)'", re.MULTILINE)
+_OWN_ARCHITECTURE = re.compile(r"-arch\b|\barch=|gencode|gpu-(?:arch|code)|\b(?:sm|compute)_|TORCH_CUDA_ARCH_LIST")
 
 
 def missing_part(text: str, source: str) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
-    A header is the operator's part if it belongs to CUDA, torch's CUDA part or CUTLASS, or if a library includes it.
-    An architecture is, if the source chooses none.
+    A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
+    is not there. So are an architecture and a host compiler that the source does not choose.
     """
     if (header := _header(text)) is not None:
         if header.startswith(_CUTLASS):
-            return f"this worker has no CUTLASS ({header}): its operator installs the package nvidia-cutlass"
+            return f"this worker has no CUTLASS ({header}): {OPERATORS_PART} installs the package nvidia-cutlass"
         if header.startswith(_TORCHS):
             return f"this worker's torch has no CUDA part ({header} is missing): send it to a service with GPUs"
         return _incomplete(header)
@@ -58,19 +67,38 @@ def missing_part(text: str, source: str) -> str | None:
             return _incomplete(f"lib{library}")
     if program := _MISSING_PROGRAM.search(text):
         return _incomplete(next(name for name in program.groups() if name))
-    if unfit := _UNFIT_COMPILER.search(text):
+    own_compiler = _OWN_COMPILER.search(source) is not None
+    if (compiler := _MISSING_COMPILER.search(text)) and not own_compiler:
+        return _incomplete(compiler[1])
+    if (unfit := _UNFIT_COMPILER.search(text)) and not own_compiler:
         return f"this worker's C++ compiler does not go with its CUDA toolkit ({unfit[1]}): {_ADVICE}"
-    if (old := _OLD_TOOLKIT.search(text)) and not _CHOICE.search(source):
-        return f"this worker's CUDA toolkit is too old for its GPU ({old[1]}): {_ADVICE}"
+    if (unknown := _UNKNOWN_ARCHITECTURE.search(text)) and not _OWN_ARCHITECTURE.search(source):
+        return f"this worker's CUDA toolkit does not know its GPU ({unknown[1]}): {_ADVICE}"
     return None
 
 
 def _header(text: str) -> str | None:
     """The header that ended the compilation, where the source could not have brought it."""
     for includer, header in _MISSING_HEADER.findall(text):
-        if _LIBRARY.search(includer) or header in _HEADERS or header.startswith((*_OTHERS, *_CUTLASS, *_TORCHS)):
+        if _LIBRARY.search(includer) or _of_a_missing_part(header):
             return str(header)
     return None
+
+
+def _of_a_missing_part(header: str) -> bool:
+    """Whether that header is CUDA's, torch's or CUTLASS's, and the worker lacks all that it belongs to.
+
+    A header of the source's own may lie in a folder `cuda` too, and a source may name one that CUTLASS never had.
+    """
+    if header.startswith(_CUTLASS):
+        return importlib.util.find_spec("cutlass_library") is None
+    if header.startswith(_TORCHS):
+        return torch.version.cuda is None
+    part = header.split("/")[0]
+    if not (header in _HEADERS or _OF_LIBRARIES.fullmatch(header) or (part in _FOLDERS and part != header)):
+        return False
+    home = cuda_home()
+    return home is None or not any((home / place / part).exists() for place in ("include", "include/cccl"))
 
 
 def _incomplete(lacks: str) -> str:

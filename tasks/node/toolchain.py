@@ -16,7 +16,17 @@ from backends.extensions import toolchain
 from backends.languages import registry
 from domain.paths import ROOT
 
-_PACKAGES = ("torch", "triton", "cupy-cuda13x", "numpy", "ninja", "nvidia-cuda-nvrtc", "nvidia-cuda-cccl", "setuptools")
+_PACKAGES = (
+    "torch",
+    "triton",
+    "cupy-cuda13x",
+    "numpy",
+    "ninja",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-cccl",
+    "nvidia-cutlass",
+    "setuptools",
+)
 _BUILDING_CODE = ("backends", "sandbox", "domain")
 
 log = logging.getLogger(__name__)

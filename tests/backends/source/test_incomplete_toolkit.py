@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from backends.base import Target
 from backends.source.error_report import BUILD_FAILED, fault
 from backends.source.incomplete_toolkit import missing_part
+from domain.fault import may_pass_again
 from domain.result import Status
 
 LACKS = {
@@ -41,12 +43,25 @@ LACKS = {
         "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later",
         "does not go with",
     ),
-    "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "too old for its GPU"),
+    "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
 
 
+@pytest.fixture
+def nothing_but_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A toolkit that consists of its compiler."""
+    home = tmp_path / "toolkit"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "nvcc").touch()
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    return home
+
+
 @pytest.mark.parametrize(("line", "says"), LACKS.values(), ids=LACKS)
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str) -> None:
+    if "torch" in says and torch.version.cuda is not None:
+        pytest.skip("this torch has its CUDA part")
     part = missing_part(f"[1/2] nvcc -c k.cu\n{line}\nninja: build stopped\n", "import tilelang")
     assert part is not None and says in part
 
@@ -56,13 +71,47 @@ def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str) -> No
     [
         ("k.cu:3:10: fatal error: my_header.h: No such file or directory", ""),
         ("k.cu:3:10: fatal error: cuda_helpers.h: No such file or directory", ""),
+        ("k.cu:3:10: fatal error: cublas_utils.h: No such file or directory", ""),
+        ("k.cu:3:10: fatal error: nccl_helpers.h: No such file or directory", ""),
         ("/usr/bin/ld: cannot find -lmine: No such file or directory", ""),
         ("nvcc fatal   : Unsupported gpu architecture 'sm_10'", "extra_cuda_cflags=['-arch=sm_10']"),
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_70'",
+            'extra_cuda_cflags=[f"-gencode=arch=compute_{cc},code=sm_{cc}"]',
+        ),
+        ("nvcc fatal   : Failed to preprocess host compiler properties.", 'extra_cuda_cflags=["-ccbin", "g++-9"]'),
+        ("nvcc fatal   : Compiler 'g++-9' in PATH not found", 'extra_cuda_cflags=["-ccbin=g++-9"]'),
+        ("k.cu:3:2: error: #error unsupported GNU version!", ""),
         ('k.cu(3): error: identifier "cuda_fp8.h: No such file" is undefined', ""),
     ],
 )
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_what_the_source_asks_for_is_its_own(line: str, source: str) -> None:
     assert missing_part(f"{line}\n", source) is None
+
+
+@pytest.mark.parametrize("header", ["cuda/mine.cuh", "cub/mine.cuh", "cuda_fp16.h", "thrust/no_such_header.h"])
+def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing_but_nvcc: Path) -> None:
+    line = f"k.cu:3:10: fatal error: {header}: No such file or directory\n"
+    assert missing_part(line, "") is not None
+    for place in ("include/cccl/cub", "include/cccl/thrust", "include/cccl/cuda", "include/cuda_fp16.h"):
+        (nothing_but_nvcc / place).mkdir(parents=True)
+    assert missing_part(line, "") is None
+
+
+def test_a_source_cannot_say_that_the_toolkit_is_incomplete(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.py"
+    source.write_text(f"raise RuntimeError(\"{BUILD_FAILED} 'e'\\n/bin/sh: 1: nvcc: not found\")\n")
+    with pytest.raises(RuntimeError) as caught:
+        exec(compile(source.read_text(), str(source), "exec"))
+    told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
+    assert told.status is Status.COMPILE_ERROR
+
+
+def test_what_the_operator_mends_is_built_again(tmp_path: Path) -> None:
+    error = RuntimeError(f"{BUILD_FAILED} 'e': [1/2] nvcc\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found")
+    told = fault(error, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
+    assert told.status is Status.UNSUPPORTED and may_pass_again(told.message)
 
 
 def test_a_build_that_lacks_a_header_is_unsupported(tmp_path: Path) -> None:
