@@ -23,6 +23,11 @@ from domain.result import Status
 
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
+_OF_EXTENSIONS = re.compile(
+    r"torch|ATen|c10|extra_|cuda_sources"
+    r"|<(?:curand_kernel\.h|iostream|map|memory|mutex|queue|set|sstream|string|thread|unordered_map|vector)>"
+)
+"""In advice that is of no use here: NVRTC takes none of these options, and has nothing in these headers."""
 _HOST_LINE = re.compile(r"\((\d+)\): error: .*" + _HOST_CODE)
 _WITH_LINES = "-lineinfo"
 """Adds line numbers for sanitizer and profiler; changes no code."""
@@ -179,7 +184,9 @@ class Build:
                 f"#include, and put what the kernel needs of it into the source. {self._host_advice()}"
             )
         first = first_error(log)
-        hint = advice(first) if first else None
+        hint = advice(first, log, self.source) if first else None
+        if hint and _OF_EXTENSIONS.search(hint):
+            hint = None
         return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
 
     def _host_advice(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from backends.source.build_hints import ARCHITECTURE, hint_for
+from backends.source.build_hints import ARCHITECTURE, HALVES_OFF, hint_for
 
 _ERROR = re.compile(
     r"^.*(?:\b(?:error\b(?: #\S+)?|fatal) *: *\S"
@@ -40,10 +40,14 @@ def advice(error: str, log: str = "", source: str = "") -> str | None:
     if declared and f'm.def("{declared[1]}"' in log:
         return f"declare {declared[1]} in cpp_sources: each of `functions` needs its prototype there"
     hint = hint_for(error, log)
-    if hint is None:
+    if hint is None or hint in source:  # The source has that #include.
+        return None
+    if hint is HALVES_OFF and "-U__CUDA_NO_HALF" in source:
         return None
     if hint is ARCHITECTURE:
         option = _ARCH_OPTION.search(source)
+        if source and option is None:
+            return None
         return f"remove {option[0] if option else '-arch, -gencode and TORCH_CUDA_ARCH_LIST'}: {hint}"
     symbol = _SYMBOL.search(error)
     return f"{symbol[3][: int(symbol[2])]}: {hint}" if symbol else hint

@@ -170,6 +170,88 @@ def test_what_published_sources_get_wrong_has_a_sentence(text: str, says: str) -
     assert found is not None and says in found
 
 
+MISLED = {
+    "no header has the name": ('k.cu(1): error: namespace "std" has no member "not_there"', None),
+    "a function of std": ('k.cu(1): error: namespace "std" has no member "accumulate"', "#include <numeric>"),
+    "a mask that is given": ('k.cu(1): error: identifier "__shfl_xor_sync" is undefined', None),
+    "a member that was never there": ('k.cu(1): error: class "cudaDeviceProp" has no member "sharedMemory"', None),
+    "a label": ("k.cu(1): error: case label must have a constant value", None),
+    "another function of the source": (
+        'k.cu(1): error: no instance of function template "launch" matches the argument list\n'
+        "            argument types are: (__half *, int)",
+        None,
+    ),
+    "types after the candidates": (
+        'k.cu(4): error: more than one instance of overloaded function "max" matches the argument list:\n'
+        + '            function "max(int, int)" (declared at line 1)\n' * 20
+        + "            argument types are: (__half, __half)",
+        "__hmax",
+    ),
+    "conversions that are there": (
+        'k.cu(5): error: more than one operator "*" matches these operands:\n'
+        '            built-in operator "arithmetic * arithmetic"\n'
+        '            function "operator*(const __half &, const __half &)" (declared at line 1)\n'
+        "            operand types are: __half * float",
+        "name the conversion",
+    ),
+    "signed numbers": (
+        'k.cu(1): error: no instance of overloaded function "atomicMax" matches the argument list\n'
+        "            argument types are: (long *, long)",
+        "int64_t to long long",
+    ),
+    "a comparison of floats": (
+        'k.cu(1): error: no instance of overloaded function "atomicCAS" matches the argument list\n'
+        "            argument types are: (float *, float, float)",
+        "__float_as_int",
+    ),
+    "a pointer to const": (
+        'k.cu(1): error: no instance of overloaded function "atomicAdd" matches the argument list\n'
+        "            argument types are: (const float *, float)",
+        "pointer is to const",
+    ),
+    "a namespace beside another": (
+        'k.cu(2): error: name followed by "::" must be a class or namespace name\n'
+        "  void f() { auto s = mine::made(at::kFloat); }\n"
+        "                      ^\n",
+        None,
+    ),
+    "a namespace that is marked": (
+        'k.cu(2): error: name followed by "::" must be a class or namespace name\n'
+        "  void f() { auto s = mine::made(at::kFloat); }\n"
+        "                                 ^\n",
+        "#include <torch/extension.h>",
+    ),
+    "torch's streams": ("main.cpp:3:1: error: 'at::cuda' has not been declared", "<ATen/cuda/CUDAContext.h>"),
+    "torch's own function": (
+        "ImportError: e.so: undefined symbol: _ZN2at5ErrorC1ENS_14SourceLocationESs",
+        "torch's libraries lack",
+    ),
+}
+"""Errors that resemble others, and whose authors the advice for these would mislead."""
+
+
+@pytest.mark.parametrize(("text", "says"), MISLED.values(), ids=MISLED)
+def test_no_advice_is_better_than_a_wrong_one(text: str, says: str | None) -> None:
+    found = advice(text.splitlines()[0], f"[1/2] nvcc -c k.cu\n{text}\n\n1 error detected\n")
+    assert found is None if says is None else found is not None and says in found
+
+
+@pytest.mark.parametrize(
+    ("error", "source"),
+    [
+        ('k.cu(1): error: identifier "CUDART_NONE" is undefined', "#include <math_constants.h>"),
+        ("CUDA error: invalid device function", "extra_cuda_cflags=['-O3']"),
+        (
+            'k.cu(1): error: no suitable constructor exists to convert from "float4" to "__half"',
+            'extra_cuda_cflags=["-U__CUDA_NO_HALF_CONVERSIONS__"]',
+        ),
+    ],
+)
+def test_what_the_source_does_already_is_not_advised(error: str, source: str) -> None:
+    assert advice(error) is not None
+    assert advice(error, source=source) is None
+
+
 def test_the_types_of_an_operator_are_read_from_the_next_line() -> None:
     error = 'cuda.cu(4): error: no operator ">" matches these operands'
     found = advice(error, f"{error}\n            operand types are: __half > __half\n")
