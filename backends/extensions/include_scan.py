@@ -34,6 +34,7 @@ _OF_FUNCTIONAL = ("nn/functional/*.h", "nn/options/*.h")
 _WHERE_NAMED = {
     r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b": f"{OWN}/python.h",
     r"\bTHPVariable\w*": "torch/csrc/autograd/python_variable.h",
+    r"\btorch\s*::\s*(?:autograd)\b": "ATen/DeviceAccelerator.h",  # The next one relies on it.
     r"\btorch\s*::\s*autograd\b": "torch/csrc/autograd/custom_function.h",
     r"\btorch\s*::\s*autograd\s*::\s*(?:grad|backward)\b": "torch/csrc/api/include/torch/autograd.h",
     r"\btorch\s*::\s*cuda\b": "torch/csrc/api/include/torch/cuda.h",

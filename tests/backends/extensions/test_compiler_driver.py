@@ -76,9 +76,25 @@ std::vector<at::Tensor> f(at::Tensor x, at::Tensor mask, std::vector<at::Tensor>
 """
 
 
+GRADIENTS = """#include <torch/extension.h>
+using namespace torch::autograd;
+struct Doubled : Function<Doubled> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x});
+    return x + x;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    return {gradients[0] * 2 + context->get_saved_variables()[0] * 0};
+  }
+};
+at::Tensor f(at::Tensor x) { return Doubled::apply(x); }
+"""
+
+
 @pytest.mark.slow
-def test_lists_of_tensors_are_compiled_lean(compilers: Path, tmp_path: Path) -> None:
-    done = compiled(compilers, LISTS, tmp_path, "-fsyntax-only")
+@pytest.mark.parametrize("text", [LISTS, GRADIENTS], ids=["lists of tensors", "gradients"])
+def test_what_needs_more_of_torch_is_compiled_lean(text: str, compilers: Path, tmp_path: Path) -> None:
+    done = compiled(compilers, text, tmp_path, "-fsyntax-only")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert note(tmp_path) == "lean"
 
