@@ -89,7 +89,7 @@ def fault(
     log = _readable(error, folder)
     headline = _headline(error, log).replace(f"{folder}/", "")
     compiled = status is not Status.COMPILE_ERROR
-    if (part := registry.operators_part(error) or _toolkits_part(error, log, folder)) is not None:
+    if (part := _operators_part(error, log, folder)) is not None:
         return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
@@ -242,17 +242,20 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     return f" ({found})" if found else ""
 
 
-def _toolkits_part(error: BaseException, log: str, folder: Path) -> str | None:
-    """What a compiler of an extension or a language lacks on this worker, and what the operator does."""
-    if any(map(_is_of_a_build, _chain(error))) or registry.refused(error):
-        return missing_part(log, _source_text(folder))
-    return None
+def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
+    """What the worker lacks, or a compiler on it, and what the operator does; None where the source may say so only."""
+    of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in _chain(error))
+    # An import that fails is raised at its line.
+    if not of_build and _raised_by_source(error) and not isinstance(error, ImportError):
+        return None
+    if (part := registry.operators_part(error)) is not None:
+        return part
+    return missing_part(log, _source_text(folder)) if of_build or registry.refused(error) else None
 
 
-def _is_of_a_build(error: BaseException) -> bool:
-    """Whether torch says that an extension was not built. A source may raise the same text, to put it on the worker."""
+def _raised_by_source(error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    return BUILD_FAILED in text_of(error) and not (frames and _is_source(frames[-1].filename))
+    return bool(frames) and _is_source(frames[-1].filename)
 
 
 def _source_text(folder: Path) -> str:

@@ -99,9 +99,10 @@ def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing
     assert missing_part(line, "") is None
 
 
-def test_a_source_cannot_say_that_the_toolkit_is_incomplete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [f"{BUILD_FAILED} 'e'\n/bin/sh: 1: nvcc: not found", "'tileiras' compiler not found"])
+def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.py"
-    source.write_text(f"raise RuntimeError(\"{BUILD_FAILED} 'e'\\n/bin/sh: 1: nvcc: not found\")\n")
+    source.write_text(f"raise RuntimeError({text!r})\n")
     with pytest.raises(RuntimeError) as caught:
         exec(compile(source.read_text(), str(source), "exec"))
     told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
