@@ -243,7 +243,7 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
 
 
 def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
-    """What the worker lacks, or a compiler on it, and what the operator does; None where the source may say so only."""
+    """Names what the worker lacks and what its operator does; None where only the source may say so."""
     of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in _chain(error))
     # An import that fails is raised at its line.
     if not of_build and _raised_by_source(error) and not isinstance(error, ImportError):

@@ -54,7 +54,7 @@ def missing_part(text: str, source: str) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
     A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
-    is not there. So are an architecture and a host compiler that the source does not choose.
+    is not there. An architecture and a host compiler are, if the source does not choose them.
     """
     if (header := _header(text)) is not None:
         if header.startswith(_CUTLASS):
