@@ -34,7 +34,7 @@ HIGHEST_PRIORITY = 9
 _MIN_SIMILARITY = 0.88
 """Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
 _BROKER = validate.Regexp(r"(rediss?://.*)?$", error="Must begin with redis:// or rediss://.")
-_ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}[af]?)?\Z", error="Must be an architecture such as sm_90.")
+_ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}a?)?\Z", error="Must be an architecture such as sm_90.")
 _COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
 
 

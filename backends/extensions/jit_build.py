@@ -46,7 +46,7 @@ CUDA_LIBRARIES = ("c10_cuda", "torch_cuda")
 # Computed at import, and so in the zygote: each runner would otherwise spend a millisecond of its job's time on it.
 _STOCK: dict[str, Callable[..., Any]] = {name: getattr(cpp_extension, name) for name in ("load", "load_inline")}
 _SIGNATURES = {stock: inspect.signature(stock) for stock in _STOCK.values()}
-_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
+_ARCH = re.compile(r"sm_(\d+)(\d)(a?)")
 
 
 class ExtensionCalled(BaseException):

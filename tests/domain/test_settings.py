@@ -71,6 +71,7 @@ def test_an_empty_broker_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> No
         ("BUILD_FOR", "90"),
         ("BUILD_FOR", "sm_90,sm_100"),
         ("BUILD_FOR", "sm_9"),
+        ("BUILD_FOR", "sm_100f"),  # torch takes no family of GPUs: every extension would end in its ValueError.
         ("WEBHOOK_HOSTS", "hooks.example, https://other.example"),
         ("ALLOWED_HOSTS", "a.example b.example"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
