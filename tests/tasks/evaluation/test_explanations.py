@@ -38,10 +38,10 @@ def function(*lines: str) -> str:
     return "\n    ".join(["def kernel_fn(x):", *lines]) + "\n"
 
 
-def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: str) -> Report:
+def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: str | dict[str, Any]) -> Report:
     wire = {
         "kernel": candidate if isinstance(candidate, dict) else torch_kernel(candidate),
-        "reference": torch_kernel(reference),
+        "reference": reference if isinstance(reference, dict) else torch_kernel(reference),
         "num_trials": 1,
         "timeout": 60,
     }
@@ -72,7 +72,7 @@ def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
     [
         ("x.add_(x)", None),
         ("x[0, 0] = 5", "the kernel changes it otherwise: "),
-        ("x[0].mul_(2)", "the reference changes input 0 in place, and the kernel changes it otherwise"),
+        ("x[0].mul_(2)", "the reference changes input tensor 0 in place, and the kernel changes it otherwise"),
         ("x.mul_(3)", "write what the reference writes there, or leave the input as it is"),
     ],
 )
@@ -94,6 +94,48 @@ def test_few_numbers_that_rounding_decides_are_told(worker: WorkerContext, quant
     reference, candidate = ("\n    ".join(lines).format(each) + "\n" for each in ("(x / 0.1).round()", quantised))
     inputs = INPUTS.format("torch.randn(64, 64), torch.zeros(64, 64, dtype=torch.int8)")
     assert judged(worker, candidate, reference + inputs).outcome.status is status
+
+
+ROLES = {"x": "input", "out": "output"}
+STATES = INPUTS.format(
+    "torch.randn(2, 64), torch.zeros(2, 2048, 64, dtype=torch.int8), torch.zeros(1, dtype=torch.int32), "
+    "torch.zeros(1, 8192, dtype=torch.complex64)"
+)
+STEP = """def kernel_fn(x, cache, count, wave):
+    y = x + 1
+    cache[:, 5] = (20 * x).to(torch.int8)
+    count += 1
+    wave[0, :6] = 1
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "other", "told"),
+    [
+        ("(20 * x).to(torch.int8)", "7", "changes input tensor 1 in place, and the kernel changes it otherwise"),
+        ("count += 1", "count += 2", "1 of 1 elements, first at index [0]: expected 1, got 2"),
+        ("wave[0, :6] = 1", "wave[0, :6] = 2", "expected (1+0j), got (2+0j)"),
+        ("return y", "x[0, 9] = 70; return y", "changes input tensor 0, and the reference does not"),
+    ],
+)
+def test_a_small_part_of_the_inputs_has_to_end_as_the_references(
+    worker: WorkerContext, right: str, other: str, told: str
+) -> None:
+    assert right in STEP
+    outcome = judged(worker, STEP.replace(right, other), STEP + STATES).outcome
+    assert outcome.status is Status.WRONG_RESULT and told in (outcome.message or "")
+
+
+def test_outputs_of_a_contract_are_no_inputs_that_end_otherwise(worker: WorkerContext) -> None:
+    spec = {"shape": [64], "dtype": "float32"}
+    args = [{"name": name, "type": "tensor", "role": role, "tensor_spec": spec} for name, role in ROLES.items()]
+    reference, candidate = (
+        {**torch_kernel(f"def kernel_fn(x, out):\n    x.mul_(2)\n    out.copy_({answer})\n"), "io": {"args": args}}
+        for answer in ("x", "x + 1")
+    )
+    outcome = judged(worker, candidate, reference).outcome
+    assert outcome.status is Status.WRONG_RESULT and (outcome.message or "").startswith("Outputs are out of tolerance")
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])
