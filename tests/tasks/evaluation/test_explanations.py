@@ -9,7 +9,7 @@ import pytest
 from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
-from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
+from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY, RANDOM_REFERENCE
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
@@ -125,6 +125,23 @@ def test_a_small_part_of_the_inputs_has_to_end_as_the_references(
     assert right in STEP
     outcome = judged(worker, STEP.replace(right, other), STEP + STATES).outcome
     assert outcome.status is Status.WRONG_RESULT and told in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "told"),
+    [("x * mask", Status.WRONG_RESULT, RANDOM_REFERENCE), ("x + 1", Status.PASSED, "")],
+)
+def test_a_random_change_of_an_input_is_no_measure(
+    worker: WorkerContext, answer: str, status: Status, told: str
+) -> None:
+    reference, candidate = (
+        f"def kernel_fn(x, mask):\n    mask.{change}\n    return {answer}\n"
+        for change in ("bernoulli_(0.5)", "copy_(torch.rand_like(mask) < 0.5)")
+    )
+    inputs = INPUTS.format("torch.randn(64, 32), torch.zeros(64, 32)")
+    report = judged(worker, candidate, reference + inputs)
+    assert report.outcome.status is status and told in (report.outcome.message or "")
+    assert told or INPUTS_CHANGED_DIFFERENTLY in flags(report)
 
 
 def test_outputs_of_a_contract_are_no_inputs_that_end_otherwise(worker: WorkerContext) -> None:
