@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.result import Status
 from profiling.window.call_buffers import Slots
@@ -90,23 +91,33 @@ def input_mutation_differs(
     """Whether the candidate leaves other content in its inputs than the reference, which modifies its own.
 
     A candidate may leave an input as it was. Raises KernelFault where it changes one, and otherwise than the reference
-    does, in more elements than rounding explains. Compares the arenas after the window. Kernels with different
-    arguments have no common form to compare.
+    does, in more elements than rounding explains. Compares the arenas after the window. Kernels that get other inputs,
+    or the same in another order, have no common form to compare.
     """
     layouts = [slots[kernel_run.role] for kernel_run in kernel_runs]
     arenas = [c.session.arena for c in kernel_runs if c.session is not None and c.session.arena is not None]
-    if len(arenas) < len(layouts) or not layouts[1].can_copy_from(layouts[0]):
+    if len(arenas) < len(layouts) or not _name_alike([kernel_run.kernel.io for kernel_run in kernel_runs]):
         return False
-    memories = [layouts[1].image, *(arena.bytes for arena in arenas)]
-    contents = [layouts[1].stacked_inputs(memory) for memory in memories]
+    drawn, before = (layout.stacked_inputs(layout.image) for layout in layouts)
+    if len(drawn) != len(before) or not all(
+        agree([one], [other], EXACT) for one, other in zip(drawn, before, strict=True)
+    ):
+        return False
+    after = [layout.stacked_inputs(arena.bytes) for layout, arena in zip(layouts, arenas, strict=True)]
     found = False
-    for number, (before, expected, actual) in enumerate(zip(*contents, strict=True)):
+    for number, (original, expected, actual) in enumerate(zip(before, *after, strict=True)):
         if agree([expected], [actual], tolerance):
             continue
         found = True
-        if not agree([before], [actual], tolerance):
-            _check_other_content(number, before, expected, actual, tolerance, matched_ratio)
+        if not agree([original], [actual], tolerance):
+            _check_other_content(number, original, expected, actual, tolerance, matched_ratio)
     return found
+
+
+def _name_alike(contracts: list[IOContract | None]) -> bool:
+    """Whether contracts name the same inputs in one order. A kernel without a contract gets the other's order."""
+    names = [[arg.name for arg in io.args if arg.is_tensor and arg.role == "input"] for io in contracts if io]
+    return all(each == names[0] for each in names)
 
 
 def _check_other_content(

@@ -144,6 +144,51 @@ def test_a_random_change_of_an_input_is_no_measure(
     assert told or INPUTS_CHANGED_DIFFERENTLY in flags(report)
 
 
+@pytest.mark.parametrize(
+    ("written", "status", "flagged"),
+    [
+        ("cache[:, 5] = x", Status.PASSED, False),
+        ("cache[:, 5] = 7", Status.WRONG_RESULT, False),
+        ("pass", Status.PASSED, True),
+    ],
+)
+def test_inputs_of_a_candidate_with_a_contract_of_its_own(
+    worker: WorkerContext, written: str, status: Status, flagged: bool
+) -> None:
+    reference = "def kernel_fn(x, cache):\n    cache[:, 5] = x\n    return x + 1\n"
+    inputs = INPUTS.format("torch.randn(2, 64), torch.zeros(2, 128, 64)")
+    shapes = {"x": [2, 64], "cache": [2, 128, 64], "out": [2, 64]}
+    args = [
+        {"name": name, "type": "tensor", "role": ROLES.get(name, "input"), "tensor_spec": {"shape": shape}}
+        for name, shape in shapes.items()
+    ]
+    source = f"def kernel_fn(x, cache, out):\n    out.copy_(x + 1)\n    {written}\n"
+    report = judged(worker, {**torch_kernel(source), "io": {"args": args}}, reference + inputs)
+    assert report.outcome.status is status, report.outcome.message
+    assert status is Status.WRONG_RESULT or (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is flagged
+
+
+NAMED = ["first", "second", "out"]
+
+
+def test_contracts_that_name_their_inputs_in_other_orders_have_no_common_form(worker: WorkerContext) -> None:
+    spec = {"shape": [64], "dtype": "float32", "init": {"kind": "zeros"}}
+    bodies = ("    first += 1\n    second += 2\n    out.copy_(first)\n", "    first += 1\n    out.copy_(first)\n")
+    reference, candidate = (
+        {
+            **torch_kernel(f"def kernel_fn({', '.join(names)}):\n{body}"),
+            "io": {
+                "args": [
+                    {"name": name, "type": "tensor", "role": ROLES.get(name, "input"), "tensor_spec": spec}
+                    for name in names
+                ]
+            },
+        }
+        for names, body in zip((NAMED, ["second", "first", "out"]), bodies, strict=True)
+    )
+    assert judged(worker, candidate, reference).outcome.status is Status.PASSED
+
+
 def test_outputs_of_a_contract_are_no_inputs_that_end_otherwise(worker: WorkerContext) -> None:
     spec = {"shape": [64], "dtype": "float32"}
     args = [{"name": name, "type": "tensor", "role": role, "tensor_spec": spec} for name, role in ROLES.items()]
