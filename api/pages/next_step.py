@@ -225,7 +225,11 @@ _OF_COMPARISON: _Causes = (
         r"its weights are its own",
         "Name layers and parameters as the reference does, so that it gets the reference's weights.",
     ),
-    (r"changed its inputs", "Write into a new tensor (or mark the argument inout), never into an input."),
+    (
+        r"changed its inputs|the kernel changes input",
+        "Write into a new tensor (or mark the argument inout), never into an input.",
+    ),
+    (r"changes it otherwise", "Write into that input what the reference writes there, or leave it as it is."),
 )
 AT_ZERO = "Look for a clamp, a mask or a sign, not the precision: it is wrong only where the reference gives 0."
 NO_NUMBER = "Look for an overflow, a division by 0, a log or root below 0: one side has a NaN or an infinity."

@@ -244,9 +244,9 @@ class Slots:
         refs = [ref.at(ref.offset - self.inputs_end).times(self.calls, self._output_stride) for ref in self.outputs]
         return [view(snapshot, ref) for ref in refs]
 
-    def stacked_arguments(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """Each argument tensor of all calls in `memory` (an arena), as `read_stacked` gives outputs."""
-        refs = values.leaves(self.args, TensorRef)
+    def stacked_inputs(self, memory: torch.Tensor) -> list[torch.Tensor]:
+        """Each tensor of all calls' inputs in `memory` (an arena), as `read_stacked` gives outputs."""
+        refs = [ref for ref in values.leaves(self.args, TensorRef) if ref.offset < self.inputs_end]
         return [comparable(view(memory, ref.times(self.calls, self._stride(ref)))) for ref in refs]
 
     def _moved(self, value: Any, call: int) -> Any:

@@ -15,7 +15,9 @@ from domain.listing import Form
 from sandbox.protocol.channel import READY, Channel, ChannelClosed, Message
 from sandbox.runner.runner import Runner
 
-DOING = {"build": "building", "load": "loading", "inputs": "making inputs", "probe": "running", "window": "running"}
+DOING = {"build": "building", "load": "loading", "cases": "making cases", "inputs": "making inputs"} | {
+    op: "running" for op in ("probe", "window")
+}
 
 
 def serve(channel: Channel, folder: Path) -> None:

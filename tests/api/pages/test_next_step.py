@@ -82,6 +82,8 @@ def test_it_is_imperative(sentence: str) -> None:
         (wrong("Shape mismatch in output 0: expected shape [8], got [4]"), "Return the shape"),
         (wrong("The reference has 1 output tensors, the kernel 0"), "Return the output: it gave no tensor"),
         (wrong("of it 9 of the 9 elements of 'out' were never written"), "Check the grid's size and the mask"),
+        (outcome("wrong_result", "the kernel changes input tensor 1, and the"), "Write into a new tensor"),
+        (outcome("wrong_result", "and the kernel changes it otherwise: 9 of 9"), "Write into that input what"),
         (wrong("Wrong on small inputs (…): 512 of 512 elements"), "Look for a constant, a clamp, or an overflow"),
         (wrong("Outputs", mismatch_map=where([[0, 0, 3], [0, 0, 3]])), next_step.AT_ROW_ENDS),
         (wrong("Outputs", mismatch_map=where([[0, 0, 0], [0, 0, 0], [3, 3, 3]])), next_step.IN_LAST_ROWS),

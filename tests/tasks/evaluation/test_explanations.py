@@ -9,7 +9,7 @@ import pytest
 from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
-from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
+from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY, RANDOM_REFERENCE
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
@@ -38,10 +38,10 @@ def function(*lines: str) -> str:
     return "\n    ".join(["def kernel_fn(x):", *lines]) + "\n"
 
 
-def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: str) -> Report:
+def judged(worker: WorkerContext, candidate: str | dict[str, Any], reference: str | dict[str, Any]) -> Report:
     wire = {
         "kernel": candidate if isinstance(candidate, dict) else torch_kernel(candidate),
-        "reference": torch_kernel(reference),
+        "reference": reference if isinstance(reference, dict) else torch_kernel(reference),
         "num_trials": 1,
         "timeout": 60,
     }
@@ -72,7 +72,7 @@ def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
     [
         ("x.add_(x)", None),
         ("x[0, 0] = 5", "the kernel changes it otherwise: "),
-        ("x[0].mul_(2)", "the reference changes input 0 in place, and the kernel changes it otherwise"),
+        ("x[0].mul_(2)", "the reference changes input tensor 0 in place, and the kernel changes it otherwise"),
         ("x.mul_(3)", "write what the reference writes there, or leave the input as it is"),
     ],
 )
@@ -94,6 +94,110 @@ def test_few_numbers_that_rounding_decides_are_told(worker: WorkerContext, quant
     reference, candidate = ("\n    ".join(lines).format(each) + "\n" for each in ("(x / 0.1).round()", quantised))
     inputs = INPUTS.format("torch.randn(64, 64), torch.zeros(64, 64, dtype=torch.int8)")
     assert judged(worker, candidate, reference + inputs).outcome.status is status
+
+
+ROLES = {"x": "input", "out": "output"}
+STATES = INPUTS.format(
+    "torch.randn(2, 64), torch.zeros(2, 2048, 64, dtype=torch.int8), torch.zeros(1, dtype=torch.int32), "
+    "torch.zeros(1, 8192, dtype=torch.complex64)"
+)
+STEP = """def kernel_fn(x, cache, count, wave):
+    y = x + 1
+    cache[:, 5] = (20 * x).to(torch.int8)
+    count += 1
+    wave[0, :6] = 1
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "other", "told"),
+    [
+        ("(20 * x).to(torch.int8)", "7", "changes input tensor 1 in place, and the kernel changes it otherwise"),
+        ("count += 1", "count += 2", "1 of 1 elements, first at index [0]: expected 1, got 2"),
+        ("wave[0, :6] = 1", "wave[0, :6] = 2", "expected (1+0j), got (2+0j)"),
+        ("return y", "x[0, 9] = 70; return y", "changes input tensor 0, and the reference does not"),
+    ],
+)
+def test_a_small_part_of_the_inputs_has_to_end_as_the_references(
+    worker: WorkerContext, right: str, other: str, told: str
+) -> None:
+    assert right in STEP
+    outcome = judged(worker, STEP.replace(right, other), STEP + STATES).outcome
+    assert outcome.status is Status.WRONG_RESULT and told in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "told"),
+    [("x * mask", Status.WRONG_RESULT, RANDOM_REFERENCE), ("x + 1", Status.PASSED, "")],
+)
+def test_a_random_change_of_an_input_is_no_measure(
+    worker: WorkerContext, answer: str, status: Status, told: str
+) -> None:
+    reference, candidate = (
+        f"def kernel_fn(x, mask):\n    mask.{change}\n    return {answer}\n"
+        for change in ("bernoulli_(0.5)", "copy_(torch.rand_like(mask) < 0.5)")
+    )
+    inputs = INPUTS.format("torch.randn(64, 32), torch.zeros(64, 32)")
+    report = judged(worker, candidate, reference + inputs)
+    assert report.outcome.status is status and told in (report.outcome.message or "")
+    assert told or INPUTS_CHANGED_DIFFERENTLY in flags(report)
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "flagged"),
+    [
+        ("cache[:, 5] = x", Status.PASSED, False),
+        ("cache[:, 5] = 7", Status.WRONG_RESULT, False),
+        ("pass", Status.PASSED, True),
+    ],
+)
+def test_inputs_of_a_candidate_with_a_contract_of_its_own(
+    worker: WorkerContext, written: str, status: Status, flagged: bool
+) -> None:
+    reference = "def kernel_fn(x, cache):\n    cache[:, 5] = x\n    return x + 1\n"
+    inputs = INPUTS.format("torch.randn(2, 64), torch.zeros(2, 128, 64)")
+    shapes = {"x": [2, 64], "cache": [2, 128, 64], "out": [2, 64]}
+    args = [
+        {"name": name, "type": "tensor", "role": ROLES.get(name, "input"), "tensor_spec": {"shape": shape}}
+        for name, shape in shapes.items()
+    ]
+    source = f"def kernel_fn(x, cache, out):\n    out.copy_(x + 1)\n    {written}\n"
+    report = judged(worker, {**torch_kernel(source), "io": {"args": args}}, reference + inputs)
+    assert report.outcome.status is status, report.outcome.message
+    assert status is Status.WRONG_RESULT or (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is flagged
+
+
+NAMED = ["first", "second", "out"]
+
+
+def test_contracts_that_name_their_inputs_in_other_orders_have_no_common_form(worker: WorkerContext) -> None:
+    spec = {"shape": [64], "dtype": "float32", "init": {"kind": "zeros"}}
+    bodies = ("    first += 1\n    second += 2\n    out.copy_(first)\n", "    first += 1\n    out.copy_(first)\n")
+    reference, candidate = (
+        {
+            **torch_kernel(f"def kernel_fn({', '.join(names)}):\n{body}"),
+            "io": {
+                "args": [
+                    {"name": name, "type": "tensor", "role": ROLES.get(name, "input"), "tensor_spec": spec}
+                    for name in names
+                ]
+            },
+        }
+        for names, body in zip((NAMED, ["second", "first", "out"]), bodies, strict=True)
+    )
+    assert judged(worker, candidate, reference).outcome.status is Status.PASSED
+
+
+def test_outputs_of_a_contract_are_no_inputs_that_end_otherwise(worker: WorkerContext) -> None:
+    spec = {"shape": [64], "dtype": "float32"}
+    args = [{"name": name, "type": "tensor", "role": role, "tensor_spec": spec} for name, role in ROLES.items()]
+    reference, candidate = (
+        {**torch_kernel(f"def kernel_fn(x, out):\n    x.mul_(2)\n    out.copy_({answer})\n"), "io": {"args": args}}
+        for answer in ("x", "x + 1")
+    )
+    outcome = judged(worker, candidate, reference).outcome
+    assert outcome.status is Status.WRONG_RESULT and (outcome.message or "").startswith("Outputs are out of tolerance")
 
 
 @pytest.mark.parametrize("strides", [[64, 1], [1, 32]])

@@ -104,6 +104,7 @@ def kernel_fn(x):
         (SETS.replace("()", "(rows=1)", 1), {"cases": ONE_CASE}, "yielded several sets for one case"),
         (f"{SETS}\ndef get_cases():\n    return [{{}}]\n", {}, "yielded several sets for one case"),
         ("\ndef get_inputs():\n    return iter(())\n", {}, "yielded no set of inputs"),
+        ("\ndef get_inputs():\n    yield torch.randn(4)\n    raise SystemExit\n", {}, "making cases: SystemExit"),
         ("\ndef get_inputs():\n    while True: yield [torch.randn(4)]\n", {}, "more than 32 sets"),
         ("\ndef get_inputs():\n    yield torch.randn(4), torch.randn(4)\n", {}, "cannot be called with so many"),
         (
