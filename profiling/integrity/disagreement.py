@@ -35,7 +35,7 @@ LATE_MS = 0.05
 a call."""
 SETTLED = 12
 """Number of check windows from which their agreement is not chance. A call may take one time or another by its place in
-memory; then four windows are all slow once in forty jobs."""
+memory; then three windows are all slow once in sixteen jobs."""
 
 FEWEST = 3
 """Minimum number of check windows for a comparison."""
