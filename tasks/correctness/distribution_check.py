@@ -32,6 +32,7 @@ from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import explained_by_jumps, few_enough
 from validation.compare.tolerance import Tolerance
+from validation.evidence.gradient_kinks import explained_by_kinks
 from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
 from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
@@ -294,9 +295,25 @@ class DistributionCheck:
         atols = self._atols(distribution)
         tolerance = self._trials.tolerance if atols is None else replace(self._plain, atol=min(atols))
         runs = [exact, *moves, *(run for factor, run in more if factor > 1)]
-        if evidence.wrong and explained_by_jumps(expected, actual, runs, tolerance):
+        if evidence.wrong and (
+            explained_by_jumps(expected, actual, runs, tolerance) or self._flip_at_kinks(expected, actual, runs)
+        ):
             evidence = replace(evidence, wrong=0, rows=0, first=None)
         return evidence, True
+
+    def _flip_at_kinks(self, expected: Outputs, actual: Outputs, runs: list[Outputs]) -> bool:
+        """Whether gradients alone are wrong, as they jump where rounding chooses a side of relu's zero.
+
+        Moved inputs flip such an element by chance: of 1500 right TF32 products before a relu 23 stayed wrong without
+        this, and 5 with it.
+        """
+        plan, tolerance = self._reference.gradients, self._trials.tolerance
+        if plan is None:
+            return False
+        outputs = len(expected) - plan.count
+        return compare(expected[:outputs], actual[:outputs], tolerance).passed and explained_by_kinks(
+            actual[outputs:], (run[outputs:] for run in runs), tolerance
+        )
 
     def _further_runs(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
         """Outputs for further perturbed inputs, each with its factor, as long as time is left."""
