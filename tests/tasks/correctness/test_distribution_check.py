@@ -125,7 +125,11 @@ ERRS_AFTERWARDS = """class ModelNew(nn.Module):
 
 @pytest.mark.parametrize("always", ["", " or self.errs"], ids=["once", "always"])
 @pytest.mark.parametrize("more", ["", ", b"], ids=["one input", "two inputs"])
-def test_a_kernel_that_errs_after_a_varied_set_is_not_excused(worker: WorkerContext, more: str, always: str) -> None:
+def test_a_kernel_that_errs_after_a_varied_set_is_not_excused(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, more: str, always: str
+) -> None:
+    # It would guess one order of 20; of these it guesses one of 12,870.
+    monkeypatch.setattr(distribution_check, "CONTROLS", 8)
     source = f"class Model(nn.Module):\n    def forward(self, x{more}):\n        return F.layer_norm(x, (1024,))\n"
     normal = "torch.randn(16, 1024)"
     inputs = f"def get_inputs():\n    return [{normal}{f', {normal}' if more else ''}]\n"
