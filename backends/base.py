@@ -94,7 +94,7 @@ class Executable(ABC):
 
     @property
     def case_source(self) -> CaseSource:
-        """What gives the source's own cases."""
+        """The function that gives the source's own cases."""
         return CaseSource.GET_CASES
 
     def cases(self) -> list[dict[str, Any]] | None:

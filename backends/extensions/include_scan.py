@@ -31,28 +31,28 @@ _API = "torch/csrc/api/include/torch"
 _OF_FUNCTIONAL = ("nn/functional/*.h", "nn/options/*.h")
 """Header-only functions, which call the operators that they consist of. Modules need the whole umbrella header."""
 
-_WHERE_NAMED = {
-    r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b": f"{OWN}/python.h",
-    r"\bTHPVariable\w*": "torch/csrc/autograd/python_variable.h",
-    r"\btorch\s*::\s*(?:autograd)\b": "ATen/DeviceAccelerator.h",  # The next one relies on it.
-    r"\btorch\s*::\s*autograd\b": "torch/csrc/autograd/custom_function.h",
-    r"\btorch\s*::\s*autograd\s*::\s*(?:grad|backward)\b": "torch/csrc/api/include/torch/autograd.h",
-    r"\btorch\s*::\s*cuda\b": "torch/csrc/api/include/torch/cuda.h",
-    r"\bTORCH_LIBRARY\w*": "torch/library.h",
-    r"\b(?:indexing|TensorIndex|Slice|index(?=\s*\()|index_put_(?=\s*\())\b": "ATen/TensorIndexing.h",
-    r"\b(?:I(?:Opt)?TensorListRef|IListRef|List|Dict|IValue|ivalue|index_put(?:_|_impl_)?|index(?=\s*\())\b": LISTS,
-    r"\b(?:Optional|Multi)?StreamGuard\b": "c10/core/StreamGuard.h",
-    r"\b(?:c10|at|torch)\s*::\s*Event\b": "c10/core/Event.h",
-    r"\b(?:parallel_for|parallel_reduce|get_num_threads)\b": "ATen/Parallel.h",
-    r"\b(?:TensorArg|CheckedFrom|checkAllSame\w+|checkSame\w+|checkDim|checkContiguous)\b": "ATen/TensorUtils.h",
-    r"\b(?:IValue|ivalue)\b": "ATen/core/ivalue.h",
-    r"\bTensorGeometry\b": "ATen/TensorGeometry.h",
-    r"ATen/Context\.h|\b(?:Context|globalContext|getNumGPUs|manual_seed|NoTF32Guard|\w+GeneratorImpl)\b": CONTEXT,
-    r"\b(?:at|torch)\s*::\s*(?:(?:has|is|get)[A-Z]\w*|init|CPU|CUDA|\w+Backend|Float32\w+|detail)\b": CONTEXT,
-    r"\b(?:infer_size|expand_inplace|expand_outplace|expand_size)\b": "ATen/ExpandUtils.h",
-    r"(?<!<)<<(?!<)": "ATen/Formatting.h",
-    r"\bVariable\b": "torch/csrc/autograd/variable.h",
-}
+_WHERE_NAMED = (
+    (r"\b(?:py|pybind11|PYBIND11_\w+|PyObject|wrap_pybind_function|THP\w+)\b", f"{OWN}/python.h"),
+    (r"\bTHPVariable\w*", "torch/csrc/autograd/python_variable.h"),
+    (r"\btorch\s*::\s*autograd\b", "ATen/DeviceAccelerator.h"),  # The next one relies on it.
+    (r"\btorch\s*::\s*autograd\b", "torch/csrc/autograd/custom_function.h"),
+    (r"\btorch\s*::\s*autograd\s*::\s*(?:grad|backward)\b", "torch/csrc/api/include/torch/autograd.h"),
+    (r"\btorch\s*::\s*cuda\b", "torch/csrc/api/include/torch/cuda.h"),
+    (r"\bTORCH_LIBRARY\w*", "torch/library.h"),
+    (r"\b(?:indexing|TensorIndex|Slice|index(?=\s*\()|index_put_(?=\s*\())\b", "ATen/TensorIndexing.h"),
+    (r"\b(?:I(?:Opt)?TensorListRef|IListRef|List|Dict|IValue|ivalue|index_put(?:_|_impl_)?|index(?=\s*\())\b", LISTS),
+    (r"\b(?:Optional|Multi)?StreamGuard\b", "c10/core/StreamGuard.h"),
+    (r"\b(?:c10|at|torch)\s*::\s*Event\b", "c10/core/Event.h"),
+    (r"\b(?:parallel_for|parallel_reduce|get_num_threads)\b", "ATen/Parallel.h"),
+    (r"\b(?:TensorArg|CheckedFrom|checkAllSame\w+|checkSame\w+|checkDim|checkContiguous)\b", "ATen/TensorUtils.h"),
+    (r"\b(?:IValue|ivalue)\b", "ATen/core/ivalue.h"),
+    (r"\bTensorGeometry\b", "ATen/TensorGeometry.h"),
+    (r"ATen/Context\.h|\b(?:Context|globalContext|getNumGPUs|manual_seed|NoTF32Guard|\w+GeneratorImpl)\b", CONTEXT),
+    (r"\b(?:at|torch)\s*::\s*(?:(?:has|is|get)[A-Z]\w*|init|CPU|CUDA|\w+Backend|Float32\w+|detail)\b", CONTEXT),
+    (r"\b(?:infer_size|expand_inplace|expand_outplace|expand_size)\b", "ATen/ExpandUtils.h"),
+    (r"(?<!<)<<(?!<)", "ATen/Formatting.h"),
+    (r"\bVariable\b", "torch/csrc/autograd/variable.h"),
+)
 _STANDARD = {
     "atomic": "atomic",
     "bitset": "bitset",
@@ -89,7 +89,7 @@ def includes_for(source: Path, folders: list[Path], lean: Path, torch_include: P
     if _STOCK.search(text) or any(_STOCK_INCLUDE.match(name) for name in included):
         return None
     text += _functional(text, torch_include)
-    needed = [header for pattern, header in _WHERE_NAMED.items() if re.search(pattern, text)]
+    needed = [header for pattern, header in _WHERE_NAMED if re.search(pattern, text)]
     needed = [name for name in needed if (lean / name).is_file() or (torch_include / name).is_file()]
     std = "" if _USING_STD.search(text) else r"std\s*::\s*"
     needed += [header for pattern, header in _STANDARD.items() if re.search(rf"\b{std}(?:{pattern})\b", text)]

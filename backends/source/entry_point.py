@@ -117,7 +117,7 @@ def _missing(name: str, module: ModuleType, advice: str = "") -> KernelFault:
 
 
 def metadata_text(kernel: Kernel, key: str) -> str | None:
-    """That value of the metadata, None where it is missing or blank. Raises KernelFault if it is no text."""
+    """The text under that key of the metadata; None where it is missing or blank. Raises KernelFault if it is none."""
     value = kernel.metadata.get(key)
     if value is not None and not isinstance(value, str):
         raise KernelFault(Status.COMPILE_ERROR, f"metadata.{key} has to be a string, not {value!r}")

@@ -238,8 +238,8 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     """Advice about a failed build, or about an extension that cannot be used, in brackets."""
     text = text_of(error)
     message = (first_error(log.partition(BUILD_FAILED)[2]) or "") if BUILD_FAILED in text else text
-    found = advice(message, log, _source_text(folder))
-    return f" ({found})" if found else ""
+    hint = advice(message, log, _source_text(folder))
+    return f" ({hint})" if hint else ""
 
 
 def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:

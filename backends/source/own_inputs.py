@@ -51,7 +51,7 @@ class OwnInputs:
         self.case = kernel.case
         by_case = self.case is not None or self._get_cases is not None
         self._get_inputs = input_maker("get_inputs", holders, by_case=by_case)
-        self._made_by_contract = kernel.io is not None and bool(kernel.io.args)
+        self._contract_makes_inputs = kernel.io is not None and bool(kernel.io.args)
         self._yields: bool | None = None
         self._set_count: int | None = None
 
@@ -72,7 +72,7 @@ class OwnInputs:
         """
         if self._get_cases is not None:
             return self._listed_cases()
-        if not self.makes_inputs or self._made_by_contract:
+        if not self.makes_inputs or self._contract_makes_inputs:
             return None
         self._set_count = draw(self._count_sets)
         self._yields = self._set_count is not None

@@ -104,9 +104,9 @@ class JobCases:
         """
         owner, requested = kernel_runs[0], list(job.request.cases)
         with owner.attribute_faults():
-            given = bool(requested) and requested[0].source is CaseSource.REQUEST
-            own = None if given else owner.open_session.cases()
-            if requested and not given and [case.name for case in own or ()] != [case.name for case in requested]:
+            by_request = bool(requested) and requested[0].source is CaseSource.REQUEST
+            own = None if by_request else owner.open_session.cases()
+            if requested and not by_request and [case.name for case in own or ()] != [case.name for case in requested]:
                 message = OTHER_CASES.format(source=requested[0].source)
                 raise KernelFault(Status.RUNTIME_ERROR, message, compiled=True)
             cases = requested or own
