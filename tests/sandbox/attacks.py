@@ -453,38 +453,43 @@ for _ in range(4):
     memory.write(b'x' * (80 << 20))
     globals()[f'memory{file}'] = memory
 time.sleep(60)""",
+    # These count as far as the disk has lost space, so what others free meanwhile hides them: they go on for a while.
     "files that were removed": """
-for number in range(40):
+for number in range(200):
     file = os.open(f'large{number}', os.O_CREAT | os.O_WRONLY)
     os.unlink(f'large{number}')
     for _ in range(32):
         os.write(file, bytes(1 << 20))
+    time.sleep(0.05)
 time.sleep(60)""",
     "files that were removed, and are mapped": """
 libc.mmap.restype = ctypes.c_void_p
-for number in range(40):
+for number in range(200):
     file = os.open(f'large{number}', os.O_CREAT | os.O_RDWR)
     os.posix_fallocate(file, 0, 32 << 20)
     assert libc.mmap(None, 4096, 1, 1, file, ctypes.c_long(0)) not in (None, 2**64 - 1)
     os.unlink(f'large{number}')
     os.close(file)
+    time.sleep(0.05)
 time.sleep(60)""",
     "files that were removed, and are on their way": """
 sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-for number in range(40):
+for number in range(200):
     file = os.open(f'large{number}', os.O_CREAT | os.O_RDWR)
     os.posix_fallocate(file, 0, 32 << 20)
     socket.send_fds(sockets[0], [b'x'], [file])
     os.unlink(f'large{number}')
     os.close(file)
+    time.sleep(0.05)
 time.sleep(60)""",
     "files that never had a name, and are mapped": """
 libc.mmap.restype = ctypes.c_void_p
-for number in range(40):
+for number in range(200):
     file = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
     os.posix_fallocate(file, 0, 32 << 20)
     assert libc.mmap(None, 4096, 1, 1, file, ctypes.c_long(0)) not in (None, 2**64 - 1)
     os.close(file)
+    time.sleep(0.05)
 time.sleep(60)""",
     "while it talks": """
 held = []
