@@ -39,8 +39,8 @@ from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
 
 CALL_S, CALL_FACTOR = 2.0, 20.0
 """Maximum seconds of one call or float64 run: CALL_S plus CALL_FACTOR times the estimated time of a call."""
-CONTROLS = 3
-"""Independent sets, and plain ones in between, that show whether inputs depend on each other: one order of 20."""
+CONTROLS = 4
+"""Independent sets, and plain ones in between, that show whether inputs depend on each other: one order of 70."""
 BUDGET_S = 3.0
 """Maximum seconds of the distributions that decide the verdict, and again of the others."""
 ROUNDING_ATOL = 4 * torch.finfo(torch.float32).eps

@@ -128,7 +128,7 @@ ERRS_AFTERWARDS = """class ModelNew(nn.Module):
 def test_a_kernel_that_errs_after_a_varied_set_is_not_excused(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, more: str, always: str
 ) -> None:
-    # It would guess one order of 20; of these it guesses one of 12,870.
+    # It would guess one order of 70; of these it guesses one of 12,870.
     monkeypatch.setattr(distribution_check, "CONTROLS", 8)
     source = f"class Model(nn.Module):\n    def forward(self, x{more}):\n        return F.layer_norm(x, (1024,))\n"
     normal = "torch.randn(16, 1024)"
