@@ -28,8 +28,6 @@ STACK_NAME = "stack"
 
 
 class Lines(Protocol):
-    """Destination of the processes' lines."""
-
     def line(self, name: str, text: str, *, quiet: bool = False) -> None: ...
 
 

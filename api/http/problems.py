@@ -124,7 +124,6 @@ class Problem(HTTPError):
         self.kind = kind
 
     def body(self, instance: str) -> dict[str, Any]:
-        """The problem document."""
         return {
             "type": self.kind.urn,
             "title": self.message,

@@ -91,7 +91,6 @@ _WRONG_TYPE = f"must be one of: {', '.join(KernelType)}"
 
 
 def _problems() -> dict[str, Problem]:
-    """One problem for each status."""
     fields = [FieldError(("kernel", "kernel_type"), _WRONG_TYPE)]
     details = {
         Kind.KEY_REQUIRED: "send `Authorization: Bearer <key>`",

@@ -72,7 +72,6 @@ def environment(result: Result) -> Facts:
 
 
 def inputs(kernel: Result) -> Facts:
-    """The inputs of the kernels."""
     recorded = kernel.get("inputs") or {}
     if not recorded.get("source"):
         return []

@@ -42,7 +42,6 @@ class SideCode:
 
 
 def codes(result: Result) -> list[SideCode]:
-    """The code of each side that has any."""
     compared = bool(result.get("ref_result"))
     titles = {CANDIDATE: CANDIDATE if compared else "kernel", REFERENCE: REFERENCE}
     sides = []

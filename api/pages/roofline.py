@@ -24,8 +24,6 @@ BOUND = {
 
 @dataclass(frozen=True)
 class Point:
-    """A side in the drawing."""
-
     side: str
     x: float
     y: float

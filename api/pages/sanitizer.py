@@ -22,8 +22,6 @@ MAX_FINDINGS = 12
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, in words."""
-
     kind: str
     place: str
     threads: str

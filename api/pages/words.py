@@ -41,7 +41,6 @@ def duration(ms: Any, digits: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """A whole number."""
     return f"{value:,.0f}" if isinstance(value, int | float) and math.isfinite(value) else NONE
 
 

@@ -25,8 +25,6 @@ _PAGE: dict[Any, Any] = {200: {"description": "The page", **HTML}, 404: "No such
 
 
 class SideBySideQuerySchema(QuerySchema):
-    """The two jobs to compare."""
-
     first = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of a job."})
     second = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of another job."})
 

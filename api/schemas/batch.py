@@ -62,8 +62,6 @@ class OutcomeSchema(Schema):
 
 
 class BatchLineSchema(OutcomeSchema):
-    """A job of a batch."""
-
     index = fields.Integer(
         required=True, allow_none=True, metadata={"description": "Which of the batch's bodies it was, from 0."}
     )

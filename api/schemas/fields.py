@@ -78,8 +78,6 @@ class LenientSchema(ObjectSchema):
 
 
 class Text(fields.String):
-    """A JSON string."""
-
     default_error_messages = _messages(invalid="must be a string")
 
 
@@ -103,8 +101,6 @@ class Items(fields.List[Any]):
 
 
 class Part(fields.Nested):
-    """An object with a schema of its own."""
-
     default_error_messages = _messages(type="must be a JSON object")
 
 

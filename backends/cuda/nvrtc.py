@@ -30,7 +30,6 @@ class Compilation:
 
 
 def version() -> str:
-    """The compiler's version, such as "13.0"."""
     major, minor = _checked(nvrtc.nvrtcVersion())
     return f"{major}.{minor}"
 

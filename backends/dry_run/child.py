@@ -76,7 +76,6 @@ class World:
         self.uncertain: str | None = None
 
     def tell(self, **report: Any) -> None:
-        """Sends one line."""
         line = json.dumps(report).encode() + b"\n"
         while line:
             line = line[os.write(self._pipe, line) :]

@@ -68,7 +68,6 @@ class Confinement:
 
     @property
     def uses_landlock(self) -> bool:
-        """Whether Landlock is used."""
         return self.abi >= landlock.OLDEST_ABI
 
     @property

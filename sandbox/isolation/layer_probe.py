@@ -32,7 +32,6 @@ class Layer:
     detail: str
 
     def line(self, name: str) -> str:
-        """One line for a log."""
         return f"{name} {'holds' if self.active else 'does not hold'}: {self.detail}"
 
 
@@ -141,7 +140,6 @@ def _refused(attempt: Callable[[], object]) -> bool:
 
 
 def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
-    """The results, with a description of each layer."""
     abi, closed = confinement.abi, confinement.unreachable_folder
     searching = (
         f", with CAP_DAC_READ_SEARCH: {closed} is closed to other users" if confinement.keeps_search_capability else ""

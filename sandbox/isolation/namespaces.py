@@ -75,7 +75,6 @@ def is_temporary(folder: Path) -> bool:
 
 
 def of(pid: int | str) -> tuple[str, ...]:
-    """The namespaces of a process."""
     return tuple(os.readlink(f"/proc/{pid}/ns/{kind}") for kind in KINDS)
 
 

@@ -263,7 +263,6 @@ class DistributionCheck:
         return all(compare([want], [got], tolerance).passed for want, got, tolerance in three)
 
     def _tolerances(self, distribution: Distribution, expected: Outputs) -> list[Tolerance]:
-        """The tolerance of each output."""
         atols = self._atols(distribution)
         return [self._plain] * len(expected) if atols is None else [replace(self._plain, atol=atol) for atol in atols]
 

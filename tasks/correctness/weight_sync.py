@@ -60,7 +60,6 @@ class Weights:
 
     @property
     def state(self) -> ModelState:
-        """The reference's state."""
         return self._state
 
     @property

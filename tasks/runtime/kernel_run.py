@@ -284,7 +284,6 @@ class KernelRun:
 
     @property
     def alive(self) -> bool:
-        """Whether its runner is alive."""
         return self.session is not None and self.session.runner.alive
 
     def stop(self) -> None:
@@ -345,7 +344,6 @@ class KernelRun:
         return self.fault.compiled or (self.compiled and self.fault.status is not Status.COMPILE_ERROR)
 
     def redact_paths(self, text: str) -> str:
-        """`text` without the paths of this machine."""
         return without_machine_paths(without_machine_paths(text, self.folder), self._built_in)
 
 

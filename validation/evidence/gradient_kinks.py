@@ -36,7 +36,6 @@ class Differences:
     elements: list[float] = field(default_factory=list)
 
     def widen(self, expected: Outputs, actual: Outputs) -> None:
-        """Adds an excused call."""
         self.calls += 1
         norms, elements = _differences(expected, actual)
         self.norms = list(map(max, norms, self.norms or norms))

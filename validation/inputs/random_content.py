@@ -110,7 +110,6 @@ def random_content(
 
 
 def seeded(seed: int, device: str) -> torch.Generator:
-    """A generator of that device with that seed."""
     return torch.Generator(device=device).manual_seed(seed)
 
 

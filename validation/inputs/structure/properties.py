@@ -81,7 +81,6 @@ class Property:
 
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
-    """All properties that the tensor has."""
     # A corner of a single row is all of it.
     return [one for one in _candidates(tensor) if 1 < one.width == tensor.dim() or holds(one, tensor)]
 
@@ -148,7 +147,6 @@ def row_sums(rows: torch.Tensor, kind: Kind) -> torch.Tensor:
 
 
 def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
-    """Properties that a corner of the tensor has."""
     if tensor.dim() == 0 or tensor.numel() < 2:
         return
     is_whole = Property(Kind.WHOLE)

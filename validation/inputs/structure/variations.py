@@ -44,8 +44,6 @@ or an interval, corners of a triangle or a box."""
 
 
 class Variation(StrEnum):
-    """How a set is varied."""
-
     VALUES = "values"
     SKEWED = "skewed indices"
     EQUAL = "equal indices"
@@ -231,7 +229,6 @@ def _indices(
 
 
 def _chosen(drawn: torch.Tensor, units: tuple[int, ...], numbers: torch.Tensor) -> torch.Tensor:
-    """The units of those numbers, in that order."""
     first = tuple(range(len(units)))
     moved = drawn.movedim(units, first)
     return moved.reshape(-1, *moved.shape[len(units) :])[numbers].reshape(moved.shape).movedim(first, units)
