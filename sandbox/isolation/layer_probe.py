@@ -121,7 +121,7 @@ def _test_layers(folder: Path, own: Path, parent: int, outside: tuple[str, ...])
         "seccomp": status["Seccomp"] == "2" and _refused(_inet_socket),
         "signals": _refused(lambda: os.kill(parent, 0)),
         "namespaces": set(namespaces.of("self")).isdisjoint(outside),
-        "private_tmp": namespaces.is_temporary(own),
+        "private_tmp": namespaces.TEMPORARY.is_dir() and namespaces.TEMPORARY.samefile(own),
     }
 
 

@@ -107,7 +107,7 @@ class DistributionCheck:
         too_large = self._too_large()
         for distribution in chosen:
             why = too_large or self._unchanged(distribution) or self._stopped()
-            self._skipped |= self._check_unless(distribution, why)
+            self._skipped |= self._check(distribution) if why is None else {distribution.name: why}
         mild = [distribution.name for distribution in DISTRIBUTIONS if not distribution.harsh]
         if any(name in self._skipped and self._skipped[name].code in OUT_OF_TIME for name in mild):
             self._trials.fixed_outputs.give_up()
@@ -142,10 +142,6 @@ class DistributionCheck:
             return NO_TIME
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
-
-    def _check_unless(self, distribution: Distribution, why: Flag | None) -> dict[str, Flag]:
-        """Check one distribution, unless `why` forbids it; returns the reason for skipping by name, or nothing."""
-        return {distribution.name: why} if why is not None else self._check(distribution)
 
     def _check(self, distribution: Distribution) -> dict[str, Flag]:
         self._fill(self._inputs.of(distribution))

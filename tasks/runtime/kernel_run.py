@@ -149,10 +149,6 @@ class KernelRun:
         self.fault = fault
         raise Stopped from fault
 
-    def hand_fault_to(self, culprit: KernelRun, fault: KernelFault) -> None:
-        """Clears this kernel's fault and records `fault` as the other's, which caused it."""
-        self.fault, culprit.fault = None, fault
-
     @contextmanager
     def attribute_faults(self) -> Iterator[None]:
         """A block in which a KernelFault, and the time spent, count as this kernel's.

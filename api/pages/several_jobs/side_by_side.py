@@ -44,7 +44,9 @@ def template_values(
     return {
         "sides": sides,
         "conclusion": conclusion(*sides.values()),
-        "table": [(title, [_cell(results.get(name), of) for name in sides]) for title, of in FIGURES],
+        "table": [
+            (title, [of(results[name]) if results.get(name) else words.NONE for name in sides]) for title, of in FIGURES
+        ],
         "speedups": cases_figure(speedups),
         "speedups_text": cases_text(speedups["cases"]),
         "windows": windows,
@@ -78,10 +80,6 @@ def conclusion(first: JobRow, second: JobRow) -> str:
 
 def _interval(one: Summary) -> str:
     return f"{words.figure(one.ci_low)} {'to ' + words.figure(one.ci_high) if one.ci_high is not None else 'upwards'}"
-
-
-def _cell(result: Result | None, of: Callable[[Result], str]) -> str:
-    return of(result) if result else words.NONE
 
 
 def _speedup(result: Result) -> str:

@@ -133,7 +133,7 @@ def _values(
     for one in structure.find(Kind.LOG_SUM):
         yield _with_sum(drawn.exp(), replace(one, value=1.0)).log_()
     if any(not one.value for one in structure.find(Kind.SUM)):
-        yield _scaled(drawn)
+        yield _copy(drawn).mul_(SHRUNK)
         return
     uneven = _uneven(drawn, structure)
     for kind in ORDERS:
@@ -185,10 +185,6 @@ def _with_norm(uneven: torch.Tensor, one: Property) -> torch.Tensor:
         norms = row_sums(block, one.kind).unsqueeze(-1)
         block.copy_((block * (one.value / norms)).to(block.dtype))
     return varied
-
-
-def _scaled(drawn: torch.Tensor) -> torch.Tensor:
-    return _copy(drawn).mul_(SHRUNK)
 
 
 def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
