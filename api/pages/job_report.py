@@ -47,7 +47,8 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
 def _of_result(result: Result) -> dict[str, Any]:
     kernel, reference = result["kernel_exec_result"], result.get("ref_result")
     timing, reference_timing = kernel.get("timing"), (reference or {}).get("timing")
-    sides = {"candidate": timing, "reference": reference_timing} if reference else {"kernel": timing}
+    kernels = {"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}
+    sides = {side: one.get("timing") for side, one in kernels.items()}
     speedup = result.get("speedup")
     windows = windows_figure(sides)
     heat = heat_map((kernel.get("comparison") or {}).get("mismatch_map"))
@@ -80,30 +81,21 @@ def _of_result(result: Result) -> dict[str, Any]:
         "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
         "environment": facts.environment(result),
         "inputs": facts.inputs(kernel),
-        "roofline": roofline({"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}),
-        "builds": _builds(kernel, reference),
+        "roofline": roofline(kernels),
+        "builds": [(side, facts.build(one)) for side, one in kernels.items()],
         "texts": _texts(kernel, reference),
-        "launches": _launches(kernel, reference),
+        "launches": [(side, one["launches"]) for side, one in kernels.items() if one.get("launches")],
         "codes": codes(result),
         "counters": counters(result),
         "sanitized": sanitized(kernel),
     }
 
 
-def _builds(kernel: Result, reference: Result | None) -> list[tuple[str, facts.Facts]]:
-    named = [("candidate" if reference else "kernel", kernel), ("reference", reference)]
-    return [(side, facts.build(one)) for side, one in named if one]
-
-
 def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
     """The messages of compilers, kernels and their processes, each under its heading."""
-    texts = [
-        ("Why it did not compile", kernel.get("compilation_error")),
-        (
-            "Why it did not pass",
-            _unlike(kernel.get("validation_error"), (kernel.get("comparison") or {}).get("message")),
-        ),
-    ]
+    texts = [("Why it did not compile", kernel.get("compilation_error"))]
+    if (why := kernel.get("validation_error")) != (kernel.get("comparison") or {}).get("message"):
+        texts.append(("Why it did not pass", why))
     for side, outcome in (("kernel", kernel), ("reference", reference or {})):
         texts.append((f"The compiler about the {side}", (outcome.get("build") or {}).get("log")))
         texts.append((f"What the {side} printed", outcome.get("output")))
@@ -112,16 +104,6 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
     return [(title, text.strip()) for title, text in texts if text and text.strip()]
-
-
-def _unlike(text: str | None, other: str | None) -> str | None:
-    """The text, unless it equals the other one."""
-    return None if text == other else text
-
-
-def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Result]]:
-    named = [("candidate" if reference else "kernel", kernel), ("reference", reference or {})]
-    return [(side, one["launches"]) for side, one in named if one.get("launches")]
 
 
 def _describe_speedup(speedup: Result) -> str:

@@ -54,7 +54,7 @@ def events(job_id: str) -> Response:
     if request.method == "HEAD":
         return Response(content_type=CONTENT_TYPE)
     long_poll = app_context().long_poll
-    if not long_poll.enter():
+    if not long_poll.hub.try_enter():
         raise Problem(
             Kind.WAITERS_FULL,
             "all places to wait are taken; try again after Retry-After, or ask for the job itself",
@@ -63,7 +63,7 @@ def events(job_id: str) -> Response:
         )
     response = Response(_stream(long_poll, view, cursor), content_type=CONTENT_TYPE)
     # Not at the end of the stream: a client that disconnects before its start must free the slot too.
-    response.call_on_close(long_poll.leave)
+    response.call_on_close(long_poll.hub.leave)
     response.headers["X-Accel-Buffering"] = "no"
     return response
 

@@ -118,7 +118,8 @@ def _blaming_contract(argument: Argument) -> Iterator[None]:
     except (ValueError, OverflowError) as error:
         raise _mismatch(f"argument {argument.name!r}: {error}") from error
     except RuntimeError as error:
-        if argument.tensor_spec is None or not _out_of_memory(error):
+        is_short = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+        if argument.tensor_spec is None or not is_short:
             raise
         problem = f"argument {argument.name!r}, {_described(argument.tensor_spec)}, does not fit in memory"
         # On a GPU the kernels' own processes may hold the rest. On the host, a shortage means that other processes took
@@ -263,7 +264,3 @@ def _described(spec: TensorSpec) -> str:
 
 def _mismatch(message: str) -> KernelFault:
     return KernelFault(Status.CONTRACT_MISMATCH, message)
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

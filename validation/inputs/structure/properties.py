@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import torch
 
+from validation.compare.bitwise import blocks
+
 SETS = 3
 """Number of sets to seek structure in: two are needed at least, three exclude most chances."""
 PIECE = 1 << 24
@@ -115,17 +117,7 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
 
 def row_blocks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
     """Cuts tensors with the same leading dimensions into views of whole rows, of at most PIECE elements if they can."""
-    first = tensors[0]
-    if first.numel() == 0:
-        return
-    if first.dim() < 2 or first.numel() <= PIECE:
-        yield tuple(tensors)
-    elif first.shape[0] == 1:
-        yield from row_blocks([tensor[0] for tensor in tensors])
-    else:
-        rows = max(1, PIECE // (first.numel() // first.shape[0]))
-        for parts in zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True):
-            yield from row_blocks(parts)
+    return blocks(tensors, PIECE, whole_rows=True)
 
 
 def corner(tensor: torch.Tensor) -> torch.Tensor:
