@@ -60,6 +60,7 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
 
 
 def uses_triton(source: str) -> bool:
+    """Whether a source defines a Triton kernel."""
     return _TRITON.search(source) is not None
 
 
