@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 
 class WaitQuerySchema(QuerySchema):
-    """How long to delay the response."""
-
     wait = RealNumber(
         validate=validate.Range(0, MAX_WAIT_S, error="must be between {min} and {max} seconds"),
         metadata={"description": "Delay the response until the job is done, for at most that many seconds."},

@@ -12,7 +12,6 @@ Result = Mapping[str, Any]
 
 
 def measuring(timing: Result) -> Facts:
-    """How one side's time was measured."""
     windows = words.counted(timing["windows"], "window")
     facts: Facts = [
         ("Method", str(timing["method"]).replace("_", " ")),
@@ -102,7 +101,6 @@ def _messages(flags: Iterable[Result]) -> list[str]:
 
 
 def build(kernel: Result) -> Facts:
-    """How a side was built."""
     recorded = kernel.get("build") or {}
     facts: Facts = [
         ("Entry", str(recorded.get("entry") or kernel.get("metadata", {}).get("kernel_name") or words.NONE))

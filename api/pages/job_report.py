@@ -134,7 +134,6 @@ def _describe_heat_map(heat: Any) -> str:
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """Shell commands that repeat the job."""
     key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
     again = shlex.quote(f"{address}/{view.operation}?wait=600")
     body = "-H 'Content-Type: application/json' -d @"

@@ -46,7 +46,6 @@ class Verdict:
 
 
 def verdict(view: JobView) -> Verdict:
-    """The verdict about a job in any state."""
     match view.state:
         case State.COMPLETED if view.result is not None:
             return of_result(view.result)
@@ -60,7 +59,6 @@ def verdict(view: JobView) -> Verdict:
 
 
 def of_result(result: Result) -> Verdict:
-    """The verdict about a completed job."""
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)

@@ -28,7 +28,6 @@ def progress(views: Sequence[JobView]) -> dict[str, Any]:
 
 
 def line(view: JobView) -> dict[str, Any]:
-    """One job of a batch, in short."""
     brief = outcome(view) or {}
     measured = brief.get("ratio") is not None
     return {

@@ -72,8 +72,6 @@ class LenientSchema(ObjectSchema):
     """A JSON object whose unknown keys are ignored, as the original service does outside of KernelCode."""
 
     class Meta:
-        """Drops unknown keys."""
-
         unknown = EXCLUDE
 
 

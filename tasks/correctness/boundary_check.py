@@ -65,7 +65,6 @@ class BoundaryExcuses:
 
     @property
     def beyond_tolerance(self) -> list[Flag]:
-        """Flags with the result of float64 for elements beyond tolerance."""
         return self._float64.findings + self._reference_errors.findings
 
     @property

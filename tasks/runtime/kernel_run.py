@@ -232,7 +232,6 @@ class KernelRun:
         return session
 
     def give_up_runner(self) -> None:
-        """Leaves its runner, with its folder, to others."""
         self.pooled_runner = self.session = self.window_session = None
 
     def move_into_runner_dir(self) -> None:
