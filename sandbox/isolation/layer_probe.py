@@ -21,7 +21,6 @@ from sandbox.isolation.scratch_dir import remove
 PROBE_S = 60.0
 PROBES = 3
 """Maximum number of attempts: a probe that was killed, as by the OOM killer, says nothing about the sandbox."""
-ABSTRACT_SOCKETS_ABI = 6
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         "capabilities": (f"none{searching}", "some are left"),
         "no_new_privileges": ("set", "not set"),
         "landlock": (
-            f"ABI {abi}" + ("" if abi >= ABSTRACT_SOCKETS_ABI else ": abstract sockets are not kept apart"),
+            f"ABI {abi}" + ("" if abi >= landlock.SCOPE_ABI else ": abstract sockets are not kept apart"),
             f"the kernel has ABI {abi}, needed is {landlock.OLDEST_ABI}: all that its user may open is open"
             + ("" if confinement.uses_namespaces else ", others' /dev/shm too"),
         ),
