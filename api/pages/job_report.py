@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import baselines, evidence, facts, next_step, words
+from api.pages import baselines, evidence, next_step, words
 from api.pages.cases import cases_figure, cases_text, sizes_figure
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
@@ -73,16 +73,14 @@ def _of_result(result: Result) -> dict[str, Any]:
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
         "windows_text": _describe_windows(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
-        "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
+        "kernels": kernels,
+        "sides": sides,
         "heat": heat,
         "heat_text": _describe_heat_map(heat) if heat else "",
         "flags": [(evidence.subject(flag), flag) for flag in evidence.flags(result)],
-        "card": facts.card((timing or reference_timing or {}).get("gpu_state")),
-        "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
-        "environment": facts.environment(result),
-        "inputs": facts.inputs(kernel),
+        "card": (timing or reference_timing or {}).get("gpu_state"),
+        "inputs": kernel.get("inputs") if (kernel.get("inputs") or {}).get("source") else None,
         "roofline": roofline(kernels),
-        "builds": [(side, facts.build(one)) for side, one in kernels.items()],
         "texts": _texts(kernel, reference),
         "launches": [(side, one["launches"]) for side, one in kernels.items() if one.get("launches")],
         "codes": codes(result),

@@ -58,9 +58,9 @@ def _prepared() -> tuple[Environment, dict[str, Markup], str]:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        word.__name__: word
-        for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
+        word.__name__: word for word in (words.figure, words.plain, words.count, words.share, words.name)
     }
+    environment.filters |= {word.__name__: word for word in (words.duration, words.microseconds, words.size)}
     environment.filters |= {"code": _code, "headline": lambda status: HEADLINES[Status(status)]}
     environment.filters |= {"tone": lambda status: tone_of(Status(status))}
     environment.filters |= {"bound": _bound, "at": _at, "counted": words.counted, "elements": elements}

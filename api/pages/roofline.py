@@ -8,7 +8,6 @@ from typing import Any
 
 from api.pages import words
 from api.pages.axis import Axis, Mark
-from api.pages.facts import Facts
 from domain.speed.headroom import Basis
 
 LEFT, RIGHT = 64.0, 424.0
@@ -20,6 +19,7 @@ BOUND = {
     "arithmetic": "the arithmetic: it computes nearly as fast as this card can",
     "neither": "neither: launches, latency, traffic beyond its tensors, or work that is not counted",
 }
+Facts = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
