@@ -12,7 +12,7 @@ from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
 from api.pages.roofline import roofline
-from api.pages.sanitizer import sanitized
+from api.pages.sanitizer import error_summary
 from api.pages.speedup import speedup_figure
 from api.pages.stages import Step, steps
 from api.pages.verdict import verdict
@@ -61,7 +61,7 @@ def _of_result(result: Result) -> dict[str, Any]:
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
         "qualification": result.get("qualification"),
-        "baselines": baselines.tiles(result),
+        "baselines": baselines.others(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
         "speedup_text": _describe_speedup(speedup) if speedup else "",
         "cases": result.get("cases"),
@@ -85,7 +85,8 @@ def _of_result(result: Result) -> dict[str, Any]:
         "launches": [(side, one["launches"]) for side, one in kernels.items() if one.get("launches")],
         "codes": codes(result),
         "counters": counters(result),
-        "sanitized": sanitized(kernel),
+        "sanitizer": kernel.get("sanitizer"),
+        "sanitizer_errors": error_summary(kernel),
     }
 
 
