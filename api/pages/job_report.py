@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import baselines, evidence, next_step, words
+from api.pages import baselines, evidence, next_step
 from api.pages.cases import cases_figure, cases_text, sizes_figure
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
@@ -14,7 +14,7 @@ from api.pages.machine_code import codes
 from api.pages.roofline import roofline
 from api.pages.sanitizer import error_summary
 from api.pages.speedup import speedup_figure
-from api.pages.stages import Step, steps
+from api.pages.stages import steps
 from api.pages.verdict import verdict
 from api.pages.windows import windows_figure
 from domain.job import State
@@ -32,9 +32,7 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
     values: dict[str, Any] = {
         "view": view,
         "verdict": verdict(view),
-        "steps": (timeline := steps(view.timeline)),
-        "stages_text": _describe_stages(timeline),
-        "lasted_s": timeline[-1].began_s if timeline else 0.0,
+        "steps": steps(view.timeline),
         "commands": _commands(view, address, keyed=keyed),
         "next": next_step.of_job(view),
         "result": None,
@@ -63,7 +61,6 @@ def _of_result(result: Result) -> dict[str, Any]:
         "qualification": result.get("qualification"),
         "baselines": baselines.others(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
-        "speedup_text": _describe_speedup(speedup) if speedup else "",
         "cases": result.get("cases"),
         "cases_summary": result.get("cases_summary"),
         "cases_figure": cases_figure(result),
@@ -71,12 +68,10 @@ def _of_result(result: Result) -> dict[str, Any]:
         "cases_text": cases_text(result.get("cases") or ()),
         "windows": windows,
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
-        "windows_text": _describe_windows(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
         "kernels": kernels,
         "sides": sides,
         "heat": heat,
-        "heat_text": _describe_heat_map(heat) if heat else "",
         "flags": [(evidence.subject(flag), flag) for flag in evidence.flags(result)],
         "card": (timing or reference_timing or {}).get("gpu_state"),
         "inputs": kernel.get("inputs") if (kernel.get("inputs") or {}).get("source") else None,
@@ -103,33 +98,6 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
     return [(title, text.strip()) for title, text in texts if text and text.strip()]
-
-
-def _describe_speedup(speedup: Result) -> str:
-    low, high = words.figure(speedup["ci_low"]), speedup["ci_high"]
-    to = f"to {words.figure(high)}" if high is not None else "upwards"
-    return f"Ratio {words.figure(speedup['ratio'])}, 95 % interval from {low} {to}; 1 is as fast as the reference."
-
-
-def _describe_windows(sides: Mapping[str, Result | None]) -> str:
-    lines = []
-    for side, timing in sides.items():
-        if timing and timing.get("window_ms"):
-            times = timing["window_ms"]
-            windows = words.counted(len(times), "window")
-            span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
-            lines.append(f"{side}: {windows} {span}, time {words.duration(timing['latency_ms'])}")
-    return f"{'; '.join(lines)}."
-
-
-def _describe_stages(timeline: list[Step]) -> str:
-    lasted = [f"{step.means}: {words.duration(1e3 * step.lasted_s)}" for step in timeline if step.lasted_s is not None]
-    return f"{'; '.join(lasted)}."
-
-
-def _describe_heat_map(heat: Any) -> str:
-    rows, columns = heat.rows, heat.columns
-    return f"All wrong elements lie in rows {rows[0]} to {rows[1]} and columns {columns[0]} to {columns[1]}."
 
 
 def _commands(view: JobView, address: str, *, keyed: bool) -> str:
