@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +32,8 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
         "view": view,
         "verdict": verdict(view),
         "steps": steps(view.timeline),
-        "commands": _commands(view, address, keyed=keyed),
+        "address": address,
+        "keyed": keyed,
         "next": next_step.of_job(view),
         "result": None,
     }
@@ -98,32 +98,3 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
     return [(title, text.strip()) for title, text in texts if text and text.strip()]
-
-
-def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
-    again = shlex.quote(f"{address}/{view.operation}?wait=600")
-    body = "-H 'Content-Type: application/json' -d @"
-    seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
-    repeat = shlex.quote(f"{address}/job/{view.job_id}/again?wait=600")
-    lines = [
-        "# The same request again, on other inputs.",
-        f"curl -X POST {repeat}{key}",
-        "",
-        "# What was sent, for its owner.",
-        f"curl {shlex.quote(f'{address}/job/{view.job_id}/source')}{key}",
-    ]
-    if seed:
-        chosen = shlex.quote(f'. + {{"replay_seed": "{seed}"}}')
-        lines += [
-            "",
-            "# The very same inputs, to look for a bug: request.json is the body that was sent.",
-            "# A time on known inputs belongs in no ranking.",
-            f"jq {chosen} request.json | curl -X POST {again}{key} {body}-",
-        ]
-    if (view.result or {}).get("speedup"):
-        confirm = shlex.quote(f"{address}/job/{view.job_id}/confirm?wait=600")
-        lines += ["", "# The same sources on other inputs, and on another card if there is one: does the result stand?"]
-        lines += [f"curl -X POST {confirm}{key}"]
-    lines += ["", "# This result as JSON.", f"curl {shlex.quote(f'{address}/job/{view.job_id}')}{key}"]
-    return "\n".join(lines)

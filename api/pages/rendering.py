@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
+from shlex import quote
 from typing import Any
 
 from flask import Response
@@ -26,7 +27,7 @@ ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
 
 FILTERS = (
     *(words.figure, words.plain, words.duration, words.microseconds, words.count, words.counted),
-    *(words.share, words.size, words.name, words.sentence, words.flops_per_s, elements, error_count),
+    *(words.share, words.size, words.name, words.sentence, words.flops_per_s, elements, error_count, quote),
 )
 """Functions that templates call by their names."""
 REFRESH_S = 3
