@@ -110,8 +110,8 @@ class KeptRunner:
                 self._forget()
                 warm.runner.session.runner.cancelled = cancelled
                 return warm
-        is_full = self._device.is_cuda and not self._device.has_room
-        if warm is not None and (memory_is_short or not warm.usable or is_full):
+        device = self._device
+        if warm is not None and (memory_is_short or not warm.usable or (device.is_cuda and not device.has_room)):
             with self._quiet(cancelled):
                 self.close()
         return None
