@@ -99,7 +99,7 @@ def post_worker_init(worker: Any) -> None:
     of 4 ms (docs/measurements.md).
     """
     context: AppContext = worker.wsgi.extensions[KEY]
-    context.long_poll.stop_when(lambda: not worker.alive)
+    context.long_poll.hub.stopping = lambda: not worker.alive
     context.dispatcher.start()
     worker.wsgi = Closing(worker.wsgi)
     gc.collect()

@@ -82,10 +82,7 @@ class Dispatcher:
         view = self._records.get(due.job_id)
         if view is None:
             self._webhooks.failed(due, "the job is no longer kept", final=True)
-        else:
-            self._send(due, view)
-
-    def _send(self, due: Due, view: JobView) -> None:
+            return
         try:
             status = post(due.webhook, json.dumps(message(view)).encode())
         except Forbidden as error:

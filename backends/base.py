@@ -89,7 +89,6 @@ class Executable(ABC):
 
     @property
     def has_inputs(self) -> bool:
-        """Whether `own_inputs` makes any."""
         return False
 
     @property

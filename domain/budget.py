@@ -28,7 +28,7 @@ class Effort:
     """The effort of one budget level.
 
     - `target_precision`: timing stops at this half width of the 95 % interval, relative to the time. A request may
-    override   it.
+      override it.
     - `num_trials`: maximum rounds of windows. A request may override it.
     - `min_rounds`: minimum rounds of windows.
     - `device_time`: factor of the usual time for narrowing the interval.

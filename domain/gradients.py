@@ -47,7 +47,6 @@ class GradientPlan:
 
     @property
     def argument(self) -> dict[str, dict[str, list[Any]]]:
-        """The last argument of a call."""
         return {MARK: {"inputs": list(self.inputs), "parameters": list(self.parameters), "outputs": list(self.outputs)}}
 
     @classmethod

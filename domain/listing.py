@@ -107,7 +107,6 @@ def _mebibytes(size: int) -> str:
 
 
 def pack(text: str) -> bytes:
-    """Compresses a text for storage."""
     return zlib.compress(text.encode(errors="replace"))
 
 

@@ -35,33 +35,14 @@ _NO_WORK = ("timeout", "build_timeout", "queue_timeout", "priority", "gpu", "reu
 
 @dataclass(frozen=True)
 class Request(Wire):
-    """The request of one job.
+    """The request of one job. docs/api.md describes the fields that a body has.
 
     - `reference`: None for /evaluate.
-    - `name`: the client's own name for the job, for lists and pages.
     - `timeout`: maximum time of running, in s; includes building unless `build_timeout` is given.
-    - `queue_timeout`: maximum wait for a worker, in s; None: unlimited.
-    - `num_trials`: maximum rounds of windows; timing ends earlier once the interval reaches `target_precision`.
-    - `budget`: how much else is done (`domain/budget.py`). The API derives the two fields above from it by default.
-    - `priority`: jobs of higher priority begin first.
-    - `gpu`: the model to run on; None: any.
-    - `reuse`: whether an earlier result of the same work may be returned.
-    - `profile`: trace one more call of each kernel under a profiler, for information.
-    - `artifacts`: forms in which the code of each kernel is returned.
-    - `device_metrics`: hardware counters to read for each kernel.
-    - `sanitize`: run compute-sanitizer on the candidate.
-    - `matched_ratio`: minimum share of elements within tolerance; float64 judges the others.
-    - `draw_on`: where `get_inputs()`, `get_init_inputs()` and constructors make their tensors, unless they cannot.
-    - `strictness`: whether inputs beyond the task decide the verdict too.
-    - `replay_seed`: secret of an earlier job, in hexadecimal digits, to draw its inputs again.
-    - `determinism`: check that the candidate gives the same bits for the same inputs.
-    - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
-    - `baselines`: forms of the reference that are timed.
-    - `qualify`: say whether the candidate is fit to be merged.
-    - `confirms`: internal; the earlier result that this job judges again.
     - `cases`: what the kernel is judged for; empty: once, unless the reference has cases. The contracts of
       both kernels are those of the first timed case.
-    - `gradients`: compare and time the backward too.
+    - `confirms`: internal; the earlier result that this job judges again.
+    - `determinism_seed`: internal; the seed of that check's inputs, the same in all processes of the job.
     - `owner`: internal; the API key under which the job was sent, None without keys.
     - `tried`: internal; this process of the job need not repeat the robustness checks.
     """

@@ -297,15 +297,8 @@ class DeviceReport:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        known = {
-            "memory_arrangement": self.memory_arrangement,
-            "reference_runner": self.reference_runner,
-            "isolation": self.isolation,
-            "multi_queue_roles": self.multi_queue_roles,
-            "gpu_errors": self.gpu_errors,
-        }
-        times = {"device_seconds": self.held_s, "window_seconds": self.windows_s}
-        return times | {name: value for name, value in known.items() if value is not None}
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        return {"device_seconds": known.pop("held_s"), "window_seconds": known.pop("windows_s")} | known
 
 
 @dataclass(frozen=True)

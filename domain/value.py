@@ -46,7 +46,6 @@ class TensorRef:
         return (reach + 1) * ITEM_BYTES[self.dtype]
 
     def at(self, offset: int) -> TensorRef:
-        """The same tensor at another offset."""
         return TensorRef(self.dtype, self.shape, self.strides, offset)
 
     def times(self, count: int, step: int) -> TensorRef:

@@ -61,7 +61,8 @@ def _run(stack: Stack, console: Terminal) -> list[Trial]:
         while waiting and time.monotonic() < deadline:
             stack.tick(BEAT_S)
             for trial in waiting:
-                _poll(trial, client)
+                with contextlib.suppress(httpx.HTTPError):  # It may be restarting: only the deadline ends it.
+                    trial.poll(client)
                 if trial.done:
                     count = sum(each.done for each in trials)
                     console.print(f"  {count}/{len(trials)} {trial.example.name}: {trial.got} ({trial.seconds:.1f} s)")
@@ -69,12 +70,6 @@ def _run(stack: Stack, console: Terminal) -> list[Trial]:
     console.print()
     console.print(demo_report.table(trials))
     return trials
-
-
-def _poll(trial: Trial, client: httpx.Client) -> None:
-    # The API may be restarting; only the deadline ends the demo.
-    with contextlib.suppress(httpx.HTTPError):
-        trial.poll(client)
 
 
 def _conclude(trials: list[Trial], console: Terminal, seconds: float, logs: str) -> int:

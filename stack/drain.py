@@ -54,8 +54,9 @@ class Drain:
         cut_short = bool(self._supervisor.draining)
         self._supervisor.end_draining()
         try:
-            if cut_short:
-                self._hand_back()
+            for view in self._running() if cut_short else ():
+                # At once: a new worker of the same name would be blamed for them.
+                self._records.requeue(view.job_id, view.attempt, "its worker was stopped before the job had ended")
             if queued := self._records.queue_length():
                 self._say(f"{_jobs(queued, 'queued')} left in Redis")
         except RedisError as error:
@@ -97,11 +98,6 @@ class Drain:
     def _running(self) -> list[JobView]:
         active = [view for state in ACTIVE for view in self._records.list(state=state, limit=MOST)]
         return [view for view in active if view.worker in self._names]
-
-    def _hand_back(self) -> None:
-        """Requeues unfinished jobs at once: a new worker of the same name would be blamed for them."""
-        for view in self._running():
-            self._records.requeue(view.job_id, view.attempt, "its worker was stopped before the job had ended")
 
     def _say(self, text: str) -> None:
         self._supervisor.log.line(STACK_NAME, text)

@@ -53,5 +53,4 @@ class Example:
 
 
 def every_example(folder: Path = FOLDER) -> list[Example]:
-    """All examples, by name."""
     return [Example.load(request.parent) for request in sorted(folder.glob("*/request.json"))]

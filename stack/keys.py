@@ -15,7 +15,6 @@ MOST = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the subcommands of `keys`."""
     what = parser.add_subparsers(dest="what", required=True)
     add = what.add_parser("add", help="make a key and print it: the one time that it can be had")
     add.add_argument("name", help="whose it is, for the list")

@@ -50,7 +50,6 @@ def _runner_memory(jobs_at_once: int) -> dict[str, str]:
 
 
 def jobs_at_once(settings: Settings, gpus: list[Gpu]) -> int:
-    """Maximum jobs of each worker at once."""
     return settings.max_workers or (GPU_WORKERS if gpus else CPU_WORKERS)
 
 

@@ -33,5 +33,4 @@ def serve(settings: Settings) -> int:
 
 
 def described(gpus: list[Gpu]) -> str:
-    """The devices in words."""
     return ", ".join(f"GPU {gpu.index}: {gpu.name}" for gpu in gpus) or "no GPU: kernels run on the CPU"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import time
@@ -12,10 +11,8 @@ from typing import Protocol
 
 import psutil
 
+from sandbox.isolation.rlimits import keep_descendants
 from stack.child import Child, Program
-
-PR_SET_CHILD_SUBREAPER = 36
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -28,8 +25,6 @@ STACK_NAME = "stack"
 
 
 class Lines(Protocol):
-    """Destination of the processes' lines."""
-
     def line(self, name: str, text: str, *, quiet: bool = False) -> None: ...
 
 
@@ -62,7 +57,7 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         # Orphaned descendants become children of this process, so that `stop` finds them.
-        _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        keep_descendants()
 
     def start(self, program: Program) -> None:
         slot = _Slot(program)

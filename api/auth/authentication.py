@@ -49,8 +49,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Access:
-    """The access rules of one app."""
-
     settings: Settings
     keys: KeyFile
     rate: Rate

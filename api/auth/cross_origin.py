@@ -28,9 +28,10 @@ def refuse_pages_of_others(settings: Settings) -> None:
     name = host_name(request.host)
     listed = ANY in settings.allowed_hosts or name in settings.allowed_hosts
     if not listed and not _names_service(name, settings):
-        raise _refused(
+        raise Problem(
+            Kind.LOCAL_ONLY,
             f"without API keys the service answers under the names of its own machine, and {name[:100]!r} is none; "
-            "ask for it by its address, or list the name in ALLOWED_HOSTS"
+            "ask for it by its address, or list the name in ALLOWED_HOSTS",
         )
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if request.method in _READS:
@@ -39,9 +40,10 @@ def refuse_pages_of_others(settings: Settings) -> None:
     else:
         allowed = site in SAME_SITE and (origin is None or _is_of(origin, request.host, settings))
     if not allowed:
-        raise _refused(
+        raise Problem(
+            Kind.LOCAL_ONLY,
             "a page of another site sent this, and without API keys anybody's page could; "
-            "send it from a program, or list the page's host in ALLOWED_HOSTS"
+            "send it from a program, or list the page's host in ALLOWED_HOSTS",
         )
     _require_json()
 
@@ -107,7 +109,3 @@ def _is_of(origin: str, host: str, settings: Settings) -> bool:
     except ValueError:
         return False
     return sender == host.lower() or ANY in settings.allowed_hosts or host_name(sender) in settings.allowed_hosts
-
-
-def _refused(detail: str) -> Problem:
-    return Problem(Kind.LOCAL_ONLY, detail)

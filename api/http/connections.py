@@ -176,7 +176,6 @@ class Incoming:
 
     @property
     def too_long(self) -> bool:
-        """Whether the headers exceed their limit."""
         return self._head is None and len(self._data) > HEAD_BYTES
 
     @property

@@ -63,6 +63,5 @@ def _pooled(client: Redis) -> Redis:
 
 
 def app_context() -> AppContext:
-    """The context of the app that serves the current request."""
     context: AppContext = current_app.extensions[KEY]
     return context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flask import request
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 
 class WaitQuerySchema(QuerySchema):
-    """How long to delay the response."""
-
     wait = RealNumber(
         validate=validate.Range(0, MAX_WAIT_S, error="must be between {min} and {max} seconds"),
         metadata={"description": "Delay the response until the job is done, for at most that many seconds."},
@@ -48,23 +46,19 @@ class LongPoll:
 
     def __init__(self, records: JobStore, hub: JobNotifier) -> None:
         self._records = records
-        self._hub = hub
-
-    def stop_when(self, stopping: Callable[[], bool]) -> None:
-        """Answers all waiting clients, within about a second, once `stopping` returns True."""
-        self._hub.stopping = stopping
+        self.hub = hub
 
     def wait(self, view: JobView, seconds: float) -> tuple[JobView, bool]:
         """The job once it is terminal or the time is over, and whether a slot was free; without one, the job as it
         is."""
         if view.state.terminal or seconds <= 0:
             return view, True
-        if not self._hub.try_enter():
+        if not self.hub.try_enter():
             return view, False
         try:
             return self._wait(view, seconds), True
         finally:
-            self._hub.leave()
+            self.hub.leave()
 
     def wait_for_all(self, views: Sequence[JobView], seconds: float) -> tuple[list[JobView], bool]:
         """The same for many jobs, without their results: once all are terminal, or the time is over."""
@@ -72,26 +66,19 @@ class LongPoll:
         pending = [view for view in views if not view.state.terminal]
         if not pending or seconds <= 0:
             return [*by_id.values()], True
-        if not self._hub.try_enter():
+        if not self.hub.try_enter():
             return [*by_id.values()], False
         deadline = time.monotonic() + seconds
         try:
-            while pending and (remaining_s := deadline - time.monotonic()) > 0 and not self._hub.stopping():
+            while pending and (remaining_s := deadline - time.monotonic()) > 0 and not self.hub.stopping():
                 self._wait(pending[-1], remaining_s)  # Most of the others end before the newest.
                 by_id |= {view.job_id: view for view in self._records.views(view.job_id for view in pending)}
                 pending = [view for view in by_id.values() if not view.state.terminal]
         except RedisError as error:
             log.warning("%d jobs are waited for without their records: %s", len(pending), error)
         finally:
-            self._hub.leave()
+            self.hub.leave()
         return [*by_id.values()], True
-
-    def enter(self) -> bool:
-        """Takes a slot for a client that waits by other means; `leave` frees it."""
-        return self._hub.try_enter()
-
-    def leave(self) -> None:
-        self._hub.leave()
 
     def changes(self, view: JobView, seconds: float, quiet_s: float) -> Iterator[JobView | None]:
         """The job as it is, then after each change; None where none came for `quiet_s`.
@@ -99,12 +86,10 @@ class LongPoll:
         Ends when the job is terminal, the time is over or the process stops. The caller holds a slot.
         """
         deadline = time.monotonic() + seconds
-        with self._hub.watch(view.job_id) as change:
+        with self.hub.watch(view.job_id) as change:
             yield (view := self._look(view))  # It may have changed before the watch began.
             while (
-                not view.state.terminal
-                and (remaining_s := deadline - time.monotonic()) > 0
-                and not self._hub.stopping()
+                not view.state.terminal and (remaining_s := deadline - time.monotonic()) > 0 and not self.hub.stopping()
             ):
                 if change.wait(min(remaining_s, quiet_s)):
                     change.clear()
@@ -112,17 +97,13 @@ class LongPoll:
                 elif remaining_s > quiet_s:
                     yield None
 
-    def close(self) -> None:
-        """Stops listening for changes and wakes all waiting clients."""
-        self._hub.close()
-
     def _wait(self, view: JobView, seconds: float) -> JobView:
         deadline = time.monotonic() + seconds
-        with self._hub.watch(view.job_id, end=True) as change:
+        with self.hub.watch(view.job_id, end=True) as change:
             change.set()  # It may have changed before the watch began.
             while (
                 (remaining_s := deadline - time.monotonic()) > 0
-                and not self._hub.stopping()
+                and not self.hub.stopping()
                 and change.wait(remaining_s)
             ):
                 change.clear()

@@ -105,7 +105,6 @@ class FieldError:
 
     @property
     def short_path(self) -> Path:
-        """The path, with long names cut."""
         return tuple(
             step if isinstance(step, int) or len(step) <= _STEP_CHARS else f"{step[:_STEP_CHARS]}…"
             for step in self.path
@@ -124,7 +123,6 @@ class Problem(HTTPError):
         self.kind = kind
 
     def body(self, instance: str) -> dict[str, Any]:
-        """The problem document."""
         return {
             "type": self.kind.urn,
             "title": self.message,
@@ -158,7 +156,6 @@ def invalid(errors: Iterable[FieldError], body: Any = None, most: int = MOST_ERR
 
 
 def invalid_fields(error: ValidationError, most: int = MOST_ERRORS) -> Problem:
-    """The problem of a body that a schema rejected."""
     return invalid(_flatten(error.messages), error.data, most)
 
 

@@ -23,7 +23,6 @@ CROWDED_RETRY_S = 5
 
 
 def job(view: JobView, status: int = 200, besides: Mapping[str, Any] = MappingProxyType({})) -> Response:
-    """A response with the job's current state."""
     response = jsonify({**body(view), **besides})
     response.status_code = status
     if not view.state.terminal:

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from redis import Redis
 from redis.exceptions import RedisError
 
+from api.observability.stats import under
 from api.observability.worker_metrics import worker_metrics
 from domain.job import State
 from domain.settings import settings
@@ -68,12 +69,12 @@ class ServiceCollector(Collector):
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:
-    yield _counter("jobs_submitted", "Jobs that were accepted.", _under(counters, "by_kernel_type:"), "kernel_type")
+    yield _counter("jobs_submitted", "Jobs that were accepted.", under(counters, "by_kernel_type:"), "kernel_type")
     meaning = (
         "Jobs that ended. The cause is a completed job's verdict, else infrastructure_error, requested (its owner "
         "cancelled it) or queue_timeout; reused where an earlier result was returned whose verdict is no longer known."
     )
-    ended = _under(counters, "ended:")
+    ended = under(counters, "ended:")
     yield _counter("jobs_finished", meaning, ended, "kernel_type", "operation", "state", "cause")
     yield _counter("jobs_reused", "Jobs that returned an earlier job's result.", {"": counters["reused"]})
     meaning = "Attempts that ended by a fault of the service and were repeated."
@@ -116,7 +117,3 @@ def _counter(name: str, meaning: str, values: Counters, *labels: str) -> Metric:
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"kernel_eval_{name}", meaning, value)
-
-
-def _under(counters: Counters, prefix: str) -> Counters:
-    return {name.removeprefix(prefix): counters[name] for name in sorted(counters) if name.startswith(prefix)}

@@ -53,7 +53,7 @@ def stats() -> dict[str, Any]:
 def stats_body(counters: Counters, now: float) -> dict[str, Any]:
     """The body of /stats at epoch time `now`."""
     uptime = max(0.0, now - counters["counting_since"]) if "counting_since" in counters else 0.0
-    used = _under(counters, _WORKER_PREFIX)
+    used = under(counters, _WORKER_PREFIX)
     held = counters.get("run_seconds:sum", 0.0)
     available = uptime * len(used)
     return {
@@ -62,7 +62,7 @@ def stats_body(counters: Counters, now: float) -> dict[str, Any]:
         "profiling_metrics": _profiling(counters, used),
         "gpu_utilization": _devices(counters, used),
         "throughput": _throughput(counters, uptime),
-        "verdicts": _under(counters, "by_verdict:"),
+        "verdicts": under(counters, "by_verdict:"),
         "jobs_submitted": counters["submitted"],
         "jobs_completed": counters["completed"],
         "jobs_failed": counters["failed"],
@@ -160,8 +160,9 @@ def _average(counters: Counters, name: str) -> float:
     return _mean(counters.get(f"{name}:sum", 0.0), counters.get(f"{name}:count", 0))
 
 
-def _under(counters: Counters, prefix: str) -> Counters:
-    return {name.removeprefix(prefix): value for name, value in counters.items() if name.startswith(prefix)}
+def under(counters: Counters, prefix: str) -> Counters:
+    """The counters whose names begin so, by the rest of their names, in its order."""
+    return {name.removeprefix(prefix): counters[name] for name in sorted(counters) if name.startswith(prefix)}
 
 
 def _mean(total: float, count: float) -> float:

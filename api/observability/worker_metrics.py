@@ -149,7 +149,6 @@ def _gpu_metrics(alive: list[WorkerView], readings_by_worker: dict[str, Reading]
 
 
 def _each(family: Any, name: str, meaning: str, values: dict[str, float]) -> Metric:
-    """One metric with a value for each worker."""
     metric: Metric = family(f"kernel_eval_{name}", meaning, labels=["worker"])
     for worker, value in values.items():
         metric.add_metric([worker], value)  # type: ignore[attr-defined] # The families have it, not their base.

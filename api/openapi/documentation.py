@@ -33,7 +33,7 @@ REFUSALS = {
 }
 OF_A_BODY = {
     "400": "The request is not valid; every field at fault is named",
-    "408": "Half of the body was sent, and then nothing for 30 s",
+    "408": "The body did not come in time: 10 s, and one more for every 32 KiB",
     "413": "The body is larger than 64 MiB",
     "415": "The body is no JSON",
 }
@@ -117,7 +117,7 @@ def configure(app: APIFlask) -> None:
         AUTO_OPERATION_ID=True,
         SECURITY_SCHEMES={KEY_SCHEME: {"type": "http", "scheme": "bearer", "description": "A key of `stack keys`."}},
         VALIDATION_ERROR_STATUS_CODE=400,
-        VALIDATION_ERROR_DESCRIPTION="The request is not valid",
+        VALIDATION_ERROR_DESCRIPTION=OF_A_BODY["400"],
         VALIDATION_ERROR_SCHEMA=ProblemSchema,
         HTTP_ERROR_SCHEMA=ProblemSchema,
     )

@@ -91,13 +91,12 @@ _WRONG_TYPE = f"must be one of: {', '.join(KernelType)}"
 
 
 def _problems() -> dict[str, Problem]:
-    """One problem for each status."""
     fields = [FieldError(("kernel", "kernel_type"), _WRONG_TYPE)]
     details = {
         Kind.KEY_REQUIRED: "send `Authorization: Bearer <key>`",
         Kind.SCOPE_MISSING: "this key has not the scope `submit`",
         Kind.UNKNOWN_JOB: f"no job {JOB!r} is known",
-        Kind.BODY_LATE: "of the rest of the body nothing came for 30 s; send all that Content-Length announces",
+        Kind.BODY_LATE: "of 4096 bytes 1024 came in time, which is 10 s and one more for every 32 KiB; send the rest",
         Kind.JOB_CANCELLED: "the job was cancelled on request",
         Kind.REQUEST_GONE: "the service did not keep this request; submit it again with budget `precise`",
         Kind.UNSUPPORTED_MEDIA_TYPE: "send JSON, as application/json",

@@ -33,7 +33,6 @@ SCHEMA["required"] = list(SCHEMA["properties"])
 
 
 def webhooks() -> dict[str, Any]:
-    """The document's section `webhooks`."""
     signature = {
         **{"name": SIGNATURE, "in": "header", "required": False, "schema": _TEXT},
         "description": "`t=SECONDS,v1=HEX`: HMAC-SHA256 of the seconds, a point and the body, where there is a secret.",

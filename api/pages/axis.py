@@ -16,8 +16,6 @@ POWER_MARKS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark of an axis."""
-
     value: float
     place: float
 

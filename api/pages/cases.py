@@ -77,7 +77,6 @@ def elements(shapes: Sequence[Sequence[int]] | None) -> int | None:
 
 
 def cases_text(cases: Sequence[Case]) -> str:
-    """The drawing in words."""
     ratios = [f"{case['name']}: {words.figure(case['speedup']['ratio'])}" for case in cases if case.get("speedup")]
     return f"Ratios: {'; '.join(ratios)}; 1 is as fast as the reference."
 

@@ -112,7 +112,7 @@ def _row(kernel: JsonObject) -> KernelRow:
     ]
     return KernelRow(
         name=str(kernel.get("name") or words.NONE),
-        time=f"{_close(words.duration(_milliseconds(time)))}, {percent_of(kernel.get('share'))}{often}",
+        time=f"{_close(words.microseconds(time))}, {percent_of(kernel.get('share'))}{often}",
         sm=_number(speed.get("sm_percent")),
         memory=_number(speed.get("memory_percent")),
         dram=f"{percent(memory.get('dram_percent'))}{_rate(memory.get('dram_bytes_per_s'))}",
@@ -159,10 +159,6 @@ def _figures(figures: Any) -> str:
 
 def _value(value: Any) -> str:
     return words.figure(value) if isinstance(value, int | float) else str(value)
-
-
-def _milliseconds(us: Any) -> float | None:
-    return us / 1e3 if isinstance(us, int | float) else None
 
 
 def _number(value: Any) -> float | None:

@@ -24,7 +24,6 @@ def flags(result: Result) -> list[dict[str, Any]]:
 
 
 def subject(flag: Mapping[str, Any]) -> str:
-    """The subject of a flag of that list, in words."""
     about_gpu = flag["code"] == FlagCode.GPU_ERROR
     return SUBJECTS.get(flag["kernel"], "the card" if about_gpu else "the task")
 

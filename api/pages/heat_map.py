@@ -38,7 +38,6 @@ class HeatMap:
 
 
 def heat_map(where: Mapping[str, Any] | None) -> HeatMap | None:
-    """The drawing of a map; None without one."""
     if not where or not where.get("counts"):
         return None
     counts = [row[:MOST] for row in where["counts"][:MOST]]

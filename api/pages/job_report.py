@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from api.pages import baselines, evidence, facts, next_step, words
+from api.pages import baselines, evidence, next_step
 from api.pages.cases import cases_figure, cases_text, sizes_figure
 from api.pages.counters import counters
 from api.pages.heat_map import heat_map
 from api.pages.machine_code import codes
 from api.pages.roofline import roofline
-from api.pages.sanitizer import sanitized
+from api.pages.sanitizer import error_summary
 from api.pages.speedup import speedup_figure
-from api.pages.stages import Step, steps
+from api.pages.stages import steps
 from api.pages.verdict import verdict
 from api.pages.windows import windows_figure
 from domain.job import State
@@ -32,10 +31,9 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
     values: dict[str, Any] = {
         "view": view,
         "verdict": verdict(view),
-        "steps": (timeline := steps(view.timeline)),
-        "stages_text": _describe_stages(timeline),
-        "lasted_s": timeline[-1].began_s if timeline else 0.0,
-        "commands": _commands(view, address, keyed=keyed),
+        "steps": steps(view.timeline),
+        "address": address,
+        "keyed": keyed,
         "next": next_step.of_job(view),
         "result": None,
     }
@@ -47,7 +45,8 @@ def template_values(view: JobView, address: str, *, keyed: bool) -> dict[str, An
 def _of_result(result: Result) -> dict[str, Any]:
     kernel, reference = result["kernel_exec_result"], result.get("ref_result")
     timing, reference_timing = kernel.get("timing"), (reference or {}).get("timing")
-    sides = {"candidate": timing, "reference": reference_timing} if reference else {"kernel": timing}
+    kernels = {"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}
+    sides = {side: one.get("timing") for side, one in kernels.items()}
     speedup = result.get("speedup")
     windows = windows_figure(sides)
     heat = heat_map((kernel.get("comparison") or {}).get("mismatch_map"))
@@ -60,9 +59,8 @@ def _of_result(result: Result) -> dict[str, Any]:
         "comparison": kernel.get("comparison"),
         "speedup": speedup,
         "qualification": result.get("qualification"),
-        "baselines": baselines.tiles(result),
+        "baselines": baselines.others(result),
         "speedup_figure": speedup_figure(speedup) if speedup else None,
-        "speedup_text": _describe_speedup(speedup) if speedup else "",
         "cases": result.get("cases"),
         "cases_summary": result.get("cases_summary"),
         "cases_figure": cases_figure(result),
@@ -70,40 +68,28 @@ def _of_result(result: Result) -> dict[str, Any]:
         "cases_text": cases_text(result.get("cases") or ()),
         "windows": windows,
         "disturbed": any(timing.get("excluded_windows") for timing in sides.values() if timing),
-        "windows_text": _describe_windows(sides) if windows else "",
         "stats": [(title, key) for key, title in STATS],
-        "measuring": [(side, facts.measuring(one)) for side, one in sides.items() if one],
+        "kernels": kernels,
+        "sides": sides,
         "heat": heat,
-        "heat_text": _describe_heat_map(heat) if heat else "",
         "flags": [(evidence.subject(flag), flag) for flag in evidence.flags(result)],
-        "card": facts.card((timing or reference_timing or {}).get("gpu_state")),
-        "no_card": ((timing or reference_timing or {}).get("gpu_state") or {}).get("unavailable"),
-        "environment": facts.environment(result),
-        "inputs": facts.inputs(kernel),
-        "roofline": roofline({"candidate": kernel, "reference": reference} if reference else {"kernel": kernel}),
-        "builds": _builds(kernel, reference),
+        "card": (timing or reference_timing or {}).get("gpu_state"),
+        "inputs": kernel.get("inputs") if (kernel.get("inputs") or {}).get("source") else None,
+        "roofline": roofline(kernels),
         "texts": _texts(kernel, reference),
-        "launches": _launches(kernel, reference),
+        "launches": [(side, one["launches"]) for side, one in kernels.items() if one.get("launches")],
         "codes": codes(result),
         "counters": counters(result),
-        "sanitized": sanitized(kernel),
+        "sanitizer": kernel.get("sanitizer"),
+        "sanitizer_errors": error_summary(kernel),
     }
-
-
-def _builds(kernel: Result, reference: Result | None) -> list[tuple[str, facts.Facts]]:
-    named = [("candidate" if reference else "kernel", kernel), ("reference", reference)]
-    return [(side, facts.build(one)) for side, one in named if one]
 
 
 def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
     """The messages of compilers, kernels and their processes, each under its heading."""
-    texts = [
-        ("Why it did not compile", kernel.get("compilation_error")),
-        (
-            "Why it did not pass",
-            _unlike(kernel.get("validation_error"), (kernel.get("comparison") or {}).get("message")),
-        ),
-    ]
+    texts = [("Why it did not compile", kernel.get("compilation_error"))]
+    if (why := kernel.get("validation_error")) != (kernel.get("comparison") or {}).get("message"):
+        texts.append(("Why it did not pass", why))
     for side, outcome in (("kernel", kernel), ("reference", reference or {})):
         texts.append((f"The compiler about the {side}", (outcome.get("build") or {}).get("log")))
         texts.append((f"What the {side} printed", outcome.get("output")))
@@ -112,70 +98,3 @@ def _texts(kernel: Result, reference: Result | None) -> list[tuple[str, str]]:
             ("Why the reference failed", reference.get("compilation_error") or reference.get("validation_error"))
         )
     return [(title, text.strip()) for title, text in texts if text and text.strip()]
-
-
-def _unlike(text: str | None, other: str | None) -> str | None:
-    """The text, unless it equals the other one."""
-    return None if text == other else text
-
-
-def _launches(kernel: Result, reference: Result | None) -> list[tuple[str, Result]]:
-    named = [("candidate" if reference else "kernel", kernel), ("reference", reference or {})]
-    return [(side, one["launches"]) for side, one in named if one.get("launches")]
-
-
-def _describe_speedup(speedup: Result) -> str:
-    low, high = words.figure(speedup["ci_low"]), speedup["ci_high"]
-    to = f"to {words.figure(high)}" if high is not None else "upwards"
-    return f"Ratio {words.figure(speedup['ratio'])}, 95 % interval from {low} {to}; 1 is as fast as the reference."
-
-
-def _describe_windows(sides: Mapping[str, Result | None]) -> str:
-    lines = []
-    for side, timing in sides.items():
-        if timing and timing.get("window_ms"):
-            times = timing["window_ms"]
-            windows = words.counted(len(times), "window")
-            span = f"from {words.duration(min(times))} to {words.duration(max(times))}"
-            lines.append(f"{side}: {windows} {span}, time {words.duration(timing['latency_ms'])}")
-    return f"{'; '.join(lines)}."
-
-
-def _describe_stages(timeline: list[Step]) -> str:
-    lasted = [f"{step.means}: {words.duration(1e3 * step.lasted_s)}" for step in timeline if step.lasted_s is not None]
-    return f"{'; '.join(lasted)}."
-
-
-def _describe_heat_map(heat: Any) -> str:
-    rows, columns = heat.rows, heat.columns
-    return f"All wrong elements lie in rows {rows[0]} to {rows[1]} and columns {columns[0]} to {columns[1]}."
-
-
-def _commands(view: JobView, address: str, *, keyed: bool) -> str:
-    """Shell commands that repeat the job."""
-    key = ' -H "Authorization: Bearer $KERNEL_EVAL_API_KEY"' if keyed else ""
-    again = shlex.quote(f"{address}/{view.operation}?wait=600")
-    body = "-H 'Content-Type: application/json' -d @"
-    seed = ((view.result or {}).get("kernel_exec_result", {}).get("inputs") or {}).get("replay_seed")
-    repeat = shlex.quote(f"{address}/job/{view.job_id}/again?wait=600")
-    lines = [
-        "# The same request again, on other inputs.",
-        f"curl -X POST {repeat}{key}",
-        "",
-        "# What was sent, for its owner.",
-        f"curl {shlex.quote(f'{address}/job/{view.job_id}/source')}{key}",
-    ]
-    if seed:
-        chosen = shlex.quote(f'. + {{"replay_seed": "{seed}"}}')
-        lines += [
-            "",
-            "# The very same inputs, to look for a bug: request.json is the body that was sent.",
-            "# A time on known inputs belongs in no ranking.",
-            f"jq {chosen} request.json | curl -X POST {again}{key} {body}-",
-        ]
-    if (view.result or {}).get("speedup"):
-        confirm = shlex.quote(f"{address}/job/{view.job_id}/confirm?wait=600")
-        lines += ["", "# The same sources on other inputs, and on another card if there is one: does the result stand?"]
-        lines += [f"curl -X POST {confirm}{key}"]
-    lines += ["", "# This result as JSON.", f"curl {shlex.quote(f'{address}/job/{view.job_id}')}{key}"]
-    return "\n".join(lines)

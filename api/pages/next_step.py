@@ -300,7 +300,6 @@ def _by_cause(status: Status, error: str) -> str | None:
 
 
 def of_job(view: JobView) -> str:
-    """The next step with a job in any state."""
     match view.state:
         case State.COMPLETED if view.result is not None:
             return of_result(view.result, view.timeout)

@@ -29,8 +29,6 @@ class Place:
 
 @dataclass(frozen=True)
 class BoardFigure:
-    """A board with the axis of all its intervals."""
-
     board: Board
     entries: list[Place]
     one: float

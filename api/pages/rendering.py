@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
+from shlex import quote
 from typing import Any
 
 from flask import Response
@@ -15,6 +16,7 @@ from markupsafe import Markup, escape
 
 from api.pages import words
 from api.pages.cases import elements
+from api.pages.sanitizer import error_count
 from api.pages.verdict import HEADLINES, tone_of
 from domain.plain_text import plain_lines
 from domain.result import Status
@@ -23,7 +25,11 @@ CONTENT_TYPE = "text/html; charset=utf-8"
 STYLE, SCRIPT = "style.css", "copy.js"
 ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
 
-
+FILTERS = (
+    *(words.figure, words.plain, words.duration, words.microseconds, words.count, words.counted),
+    *(words.share, words.size, words.name, words.sentence, words.flops_per_s, elements, error_count, quote),
+)
+"""Functions that templates call by their names."""
 REFRESH_S = 3
 ON, OFF = "on", "off"
 """Whether a page reloads itself."""
@@ -57,13 +63,9 @@ def _prepared() -> tuple[Environment, dict[str, Markup], str]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        word.__name__: word
-        for word in (words.figure, words.plain, words.duration, words.count, words.share, words.size, words.name)
-    }
+    environment.filters |= {function.__name__: function for function in FILTERS}
     environment.filters |= {"code": _code, "headline": lambda status: HEADLINES[Status(status)]}
-    environment.filters |= {"tone": lambda status: tone_of(Status(status))}
-    environment.filters |= {"bound": _bound, "at": _at, "counted": words.counted, "elements": elements}
+    environment.filters |= {"bound": _bound, "at": _at, "tone": lambda status: tone_of(Status(status))}
     inline = {"style": _text(environment, STYLE), "script": _text(environment, SCRIPT)}
     # A hash covers the text between the tags, to the last byte.
     hashes = {name: base64.b64encode(sha256(text.encode()).digest()).decode() for name, text in inline.items()}

@@ -8,24 +8,15 @@ from typing import Any
 
 from api.pages import words
 from api.pages.axis import Axis, Mark
-from api.pages.facts import Facts
-from domain.speed.headroom import Basis
 
 LEFT, RIGHT = 64.0, 424.0
 TOP, BOTTOM = 12.0, 180.0
 ROOM = 4.0
 """Ratio by which the axes extend beyond the points and the ridge."""
-BOUND = {
-    "memory": "the memory: it moves its tensors nearly as fast as this card can",
-    "arithmetic": "the arithmetic: it computes nearly as fast as this card can",
-    "neither": "neither: launches, latency, traffic beyond its tensors, or work that is not counted",
-}
 
 
 @dataclass(frozen=True)
 class Point:
-    """A side in the drawing."""
-
     side: str
     x: float
     y: float
@@ -44,16 +35,17 @@ class RooflineFigure:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Each side's facts; `figure` where the number of operations is known."""
+    """Each side that has a place beneath the roof; `figure` where the number of operations is known."""
 
-    sides: list[tuple[str, Facts]]
+    sides: Mapping[str, Mapping[str, Any]]
     figure: RooflineFigure | None
     text: str
 
 
 def roofline(sides: Mapping[str, Mapping[str, Any] | None]) -> Roofline | None:
     """The roofline of the kernels' results by side; None without the GPU's peaks or without a time."""
-    positions = {side: one["roofline"] for side, one in sides.items() if one and one.get("roofline")}
+    placed = {side: one for side, one in sides.items() if one and one.get("roofline")}
+    positions = {side: one["roofline"] for side, one in placed.items()}
     if not positions:
         return None
     text = "; ".join(
@@ -62,34 +54,7 @@ def roofline(sides: Mapping[str, Mapping[str, Any] | None]) -> Roofline | None:
         for side, position in positions.items()
         if position.get("flops_per_byte")
     )
-    facts = [(side, [*_facts(position), *_headroom(sides[side] or {})]) for side, position in positions.items()]
-    return Roofline(facts, _figure(positions), f"{text}.")
-
-
-def _facts(position: Mapping[str, Any]) -> Facts:
-    moved = f"{words.size(position['bytes'])} a call, {words.size(position['bytes_per_s'])}/s"
-    computed = "not counted: request “profile” with a reference made of torch's operators"
-    if position.get("flops") is not None:
-        computed = "none that torch's counter covers (products, convolutions, attention)"
-    if position.get("flops_per_s"):
-        intensity = words.figure(position["flops_per_byte"])
-        computed = f"{words.flops_per_s(position['flops_per_s'])}, {intensity} operations a byte"
-    facts: Facts = [
-        ("Input and output tensors", moved),
-        ("… of the memory's rate", words.share(position["memory_share"])),
-        ("The reference's operations", computed),
-    ]
-    if position.get("flops_per_s"):
-        facts.append(("… of the arithmetic's rate", words.share(position["arithmetic_share"])))
-    return [*facts, ("Bound by", BOUND.get(position["bound"], words.NONE))]
-
-
-def _headroom(one: Mapping[str, Any]) -> Facts:
-    found = one.get("headroom") or {}
-    if found.get("ratio") is None:
-        return []
-    counted = "bytes and operations" if found["basis"] == Basis.BYTES_AND_OPERATIONS else "bytes alone"
-    return [("Time over the least time", f"{words.figure(found['ratio'])} ({found['bound']}; {counted})")]
+    return Roofline(placed, _figure(positions), f"{text}.")
 
 
 def _figure(positions: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:

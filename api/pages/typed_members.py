@@ -9,12 +9,10 @@ JsonObject = Mapping[str, Any]
 
 
 def object_or_empty(value: Any) -> JsonObject:
-    """The object, or an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def objects_in_list(value: Any) -> list[JsonObject]:
-    """The objects in a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 

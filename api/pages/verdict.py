@@ -46,7 +46,6 @@ class Verdict:
 
 
 def verdict(view: JobView) -> Verdict:
-    """The verdict about a job in any state."""
     match view.state:
         case State.COMPLETED if view.result is not None:
             return of_result(view.result)
@@ -60,7 +59,6 @@ def verdict(view: JobView) -> Verdict:
 
 
 def of_result(result: Result) -> Verdict:
-    """The verdict about a completed job."""
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)
@@ -142,7 +140,8 @@ def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
     why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
     match status:
         case Status.COMPILE_ERROR:
-            return f"It does not compile: {_without_compile(why)}"
+            why = _POSITION.sub(r"\1, line \2:", why.removeprefix("the source does not compile: "))
+            return f"It does not compile: {why}"
         case Status.WRONG_RESULT if comparison and comparison.get("mismatch_map"):
             wrong, right = comparison["calls"] - comparison["calls_passed"], comparison["calls"]
             elements = words.counted(comparison["mismatch_count"], "element")
@@ -159,8 +158,3 @@ def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
         case Status.UNSUPPORTED if (built := _BUILT_ONLY.match(why)) is not None:
             return f"It compiles for {built['arch']}. It was not run: {built['why']}"
     return f"It compiles, but: {why}"
-
-
-def _without_compile(why: str) -> str:
-    """The cause, without the words that the sentence begins with; a compiler's position in words."""
-    return _POSITION.sub(r"\1, line \2:", why.removeprefix("the source does not compile: "))

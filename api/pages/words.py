@@ -40,8 +40,12 @@ def duration(ms: Any, digits: int = 3) -> str:
     return f"{figure(ms / 1e3 / size, digits)} {unit}"
 
 
+def microseconds(us: Any) -> str:
+    """A time in µs, in a suitable unit."""
+    return duration(us / 1e3) if isinstance(us, int | float) else NONE
+
+
 def count(value: Any) -> str:
-    """A whole number."""
     return f"{value:,.0f}" if isinstance(value, int | float) and math.isfinite(value) else NONE
 
 

@@ -17,14 +17,10 @@ YEAR_S = 366 * 86_400
 
 
 class CleanupQuerySchema(QuerySchema):
-    """Selects the jobs to delete."""
-
     older_than = WholeNumber(0, YEAR_S, load_default=OLD_S, metadata={"description": "Seconds since the job finished."})
 
 
 class CleanupSchema(Schema):
-    """The number of deleted jobs."""
-
     status = fields.String(required=True)
     removed = fields.Integer(required=True)
 

@@ -25,8 +25,6 @@ _NO_BATCH: dict[Any, Any] = {404: "No such batch", 503: "The broker cannot be re
 
 
 class BatchQuerySchema(WaitQuerySchema):
-    """How long to wait for the batch, and how its page behaves."""
-
     refresh = refresh_field()
 
 

@@ -15,7 +15,7 @@ from api.http.problems import prefers_page
 from api.openapi import documentation
 from api.pages import overview
 from api.pages.rendering import ON, page
-from api.schemas.job import location, outcome
+from api.schemas.job import location, summary
 from api.schemas.page import ALSO_A_PAGE, RefreshQuerySchema
 from domain.job import State
 from tasks.fleet.heartbeat import workers
@@ -84,17 +84,9 @@ def dashboard(query_data: dict[str, Any]) -> Response:
 
 
 def _recent(view: JobView) -> dict[str, Any]:
-    return {
-        "job_id": view.job_id,
-        "name": view.name,
-        "operation": view.operation,
-        "kernel_type": view.kernel_type,
-        "state": view.state.value,
-        "stage": view.stage.value,
-        "submitted_at": view.submitted_at,
-        "summary": outcome(view),
-        "report": f"{location(view.job_id)}/report",
-    }
+    whole = summary(view)
+    shown = ("job_id", "name", "operation", "kernel_type", "state", "stage", "submitted_at", "summary")
+    return {name: whole[name] for name in shown} | {"report": f"{location(view.job_id)}/report"}
 
 
 def _board(board: Board) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from api.http.context import app_context
 from api.http.long_poll import LongPoll
 from api.http.problems import Kind, Problem
 from api.http.responses import CROWDED_RETRY_S
-from api.pages.verdict import verdict
 from api.routes.jobs import find_job
-from api.schemas.job import location, outcome
+from api.schemas.job import location
+from api.webhook_dispatcher import message
 from domain.job import Stage
 from tasks.jobs.job_store import JobView
 
@@ -54,7 +54,7 @@ def events(job_id: str) -> Response:
     if request.method == "HEAD":
         return Response(content_type=CONTENT_TYPE)
     long_poll = app_context().long_poll
-    if not long_poll.enter():
+    if not long_poll.hub.try_enter():
         raise Problem(
             Kind.WAITERS_FULL,
             "all places to wait are taken; try again after Retry-After, or ask for the job itself",
@@ -63,7 +63,7 @@ def events(job_id: str) -> Response:
         )
     response = Response(_stream(long_poll, view, cursor), content_type=CONTENT_TYPE)
     # Not at the end of the stream: a client that disconnects before its start must free the slot too.
-    response.call_on_close(long_poll.leave)
+    response.call_on_close(long_poll.hub.leave)
     response.headers["X-Accel-Buffering"] = "no"
     return response
 
@@ -98,7 +98,8 @@ class EventCursor:
         yield from self._verdict(view, _compared(view) if view.state.terminal else view.interim_correct)
         if view.state.terminal:
             self.done = True
-            yield self._event("done", _end(view))
+            of_webhooks = ("type", "operation", "error")
+            yield self._event("done", {name: each for name, each in message(view).items() if name not in of_webhooks})
 
     def _verdict(self, view: JobView, correct: bool | None) -> Iterator[str]:
         if correct is not None and not self.verdict:
@@ -123,15 +124,3 @@ def _compared(view: JobView) -> bool | None:
     """Whether a comparison's outputs were right in the end; None without a comparison."""
     kernel: dict[str, Any] = (view.result or {}).get("kernel_exec_result") or {}
     return kernel.get("correctness") if kernel.get("comparison") is not None else None
-
-
-def _end(view: JobView) -> dict[str, Any]:
-    """How the job ended, in short; `job` leads to the whole record."""
-    return {
-        "job_id": view.job_id,
-        "state": view.state.value,
-        "explanation": verdict(view).sentence,
-        "summary": outcome(view),
-        "job": location(view.job_id),
-        "report": f"{location(view.job_id)}/report",
-    }

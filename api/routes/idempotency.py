@@ -19,8 +19,6 @@ _NAMES = UUID("6d1c5e0f-4f0e-4c68-9f0b-0d3f4f0c8a52")
 
 
 class IdempotencySchema(LenientSchema):
-    """The header of submissions."""
-
     idempotency_key = Text(
         data_key=HEADER,
         validate=validate.Regexp(

@@ -48,8 +48,6 @@ def _short_text(description: str) -> Text:
 
 
 class ListQuerySchema(QuerySchema):
-    """Selects the jobs to list."""
-
     state = Text(validate=one_of(State))
     verdict = Text(validate=one_of(Status))
     kernel_type = Text(validate=one_of(KernelType))

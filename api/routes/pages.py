@@ -25,8 +25,6 @@ _PAGE: dict[Any, Any] = {200: {"description": "The page", **HTML}, 404: "No such
 
 
 class SideBySideQuerySchema(QuerySchema):
-    """The two jobs to compare."""
-
     first = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of a job."})
     second = Text(required=True, validate=validate.Length(1, 100), metadata={"description": "Id of another job."})
 
@@ -42,8 +40,6 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
 
 
 class AttemptsQuerySchema(RefreshQuerySchema):
-    """Selects the name, and how its page behaves."""
-
     name = Text(required=True, validate=validate.Length(1, 200), metadata={"description": "The kernel's whole name."})
 
 
@@ -62,8 +58,6 @@ def attempts(query_data: dict[str, Any]) -> Response:
 
 
 class SuiteQuerySchema(RefreshQuerySchema):
-    """Selects the suite, and how its page behaves."""
-
     name = Text(
         load_default="",
         validate=validate.Length(max=200),

@@ -39,8 +39,6 @@ class Source:
 
 
 class ReportQuerySchema(LenientSchema):
-    """How the page behaves while the job runs."""
-
     refresh = refresh_field(ON)
 
 

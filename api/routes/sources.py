@@ -26,10 +26,7 @@ from tasks.jobs.kept_request import MAX_KEPT, MAX_UNPACKED, read_kept_request
 blueprint = APIBlueprint("sources", __name__, tag="Jobs")
 
 _GONE = {404: "No such job", 410: "The service did not keep the request"}
-OF_A_KEPT_REQUEST: dict[Any, Any] = {
-    **{status: answer for status, answer in ANSWERS.items() if status not in (400, 408, 413, 415)},
-    **_GONE,
-}
+OF_A_KEPT_REQUEST: dict[Any, Any] = ANSWERS | _GONE
 
 
 class SourceSchema(Schema):

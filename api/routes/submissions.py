@@ -18,13 +18,12 @@ from api.http.context import app_context
 from api.http.drain import refuse_when_draining
 from api.http.json_body import release
 from api.http.long_poll import WaitQuerySchema, parse_wait
-from api.http.problems import CONTENT_TYPE, MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
+from api.http.problems import MOST_ERRORS, RETRY_AFTER_S, Kind, Problem, invalid_fields
 from api.openapi import request_examples
 from api.routes.idempotency import IdempotencySchema, chosen_id, fingerprint
 from api.schemas.batch import BatchResponseSchema, line, progress
 from api.schemas.fields import LenientSchema
 from api.schemas.job import JobSchema, ResultSchema, location
-from api.schemas.problem import ProblemSchema
 from api.schemas.request import (
     BatchSchema,
     CompareSchema,
@@ -59,20 +58,10 @@ log = logging.getLogger(__name__)
 blueprint = APIBlueprint("submissions", __name__, tag="Submissions")
 
 
-def _problem(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {CONTENT_TYPE: {"schema": ProblemSchema}}}
-
-
 _REFUSED: dict[int, Any] = {
-    400: _problem("The request is not valid; every field at fault is named"),
-    408: _problem("The body did not come in time: 10 s, and one more for every 32 KiB"),
-    413: _problem("The body is larger than 64 MiB"),
-    415: _problem("The body is no JSON"),
-    422: _problem("The `Idempotency-Key` was used for another request, or no worker ever had that `gpu`"),
-    503: _problem(
-        "The queue or the records are full, too many large bodies come at once, no worker has the `gpu` now, "
-        "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`"
-    ),
+    422: "The `Idempotency-Key` was used for another request, or no worker ever had that `gpu`",
+    503: "The queue or the records are full, too many large bodies come at once, no worker has the `gpu` now, "
+    "the broker cannot be reached, or the service is being stopped; try again after `Retry-After`",
 }
 ANSWERS: dict[int, Any] = {
     200: {
@@ -80,8 +69,8 @@ ANSWERS: dict[int, Any] = {
         "content": {"application/json": {"schema": ResultSchema}},
     },
     **_REFUSED,
-    409: _problem("The job was cancelled while you waited"),
-    500: _problem("The service failed to judge the kernel while you waited"),
+    409: "The job was cancelled while you waited",
+    500: "The service failed to judge the kernel while you waited",
 }
 _BATCH_ANSWERS: dict[int, Any] = {
     200: {

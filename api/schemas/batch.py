@@ -28,7 +28,6 @@ def progress(views: Sequence[JobView]) -> dict[str, Any]:
 
 
 def line(view: JobView) -> dict[str, Any]:
-    """One job of a batch, in short."""
     brief = outcome(view) or {}
     measured = brief.get("ratio") is not None
     return {
@@ -62,8 +61,6 @@ class OutcomeSchema(Schema):
 
 
 class BatchLineSchema(OutcomeSchema):
-    """A job of a batch."""
-
     index = fields.Integer(
         required=True, allow_none=True, metadata={"description": "Which of the batch's bodies it was, from 0."}
     )

@@ -32,8 +32,6 @@ MAX_ARGUMENTS = 256
 
 
 class ArgumentSchema(LenientSchema):
-    """One argument, in calling order."""
-
     name = Text(required=True, validate=Length(max=256, error="has more than {max} characters"))
     type = Text(required=True, validate=one_of(ARGUMENT_TYPES))
     value = Anything(

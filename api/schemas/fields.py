@@ -72,14 +72,10 @@ class LenientSchema(ObjectSchema):
     """A JSON object whose unknown keys are ignored, as the original service does outside of KernelCode."""
 
     class Meta:
-        """Drops unknown keys."""
-
         unknown = EXCLUDE
 
 
 class Text(fields.String):
-    """A JSON string."""
-
     default_error_messages = _messages(invalid="must be a string")
 
 
@@ -103,8 +99,6 @@ class Items(fields.List[Any]):
 
 
 class Part(fields.Nested):
-    """An object with a schema of its own."""
-
     default_error_messages = _messages(type="must be a JSON object")
 
 

@@ -51,7 +51,6 @@ class _Rule:
 
     @property
     def high(self) -> int:
-        """The greatest length."""
         high = self._init.get("high")
         return int(high) if high is not None else 100 if self.total is None else self.total
 

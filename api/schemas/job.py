@@ -79,7 +79,6 @@ def outcome(view: JobView) -> dict[str, Any] | None:
 
 
 def failed_attempts(view: JobView) -> list[dict[str, Any]]:
-    """The attempts that ended by a fault of the service."""
     return [asdict(attempt) for attempt in view.failed_attempts]
 
 
@@ -106,17 +105,14 @@ def _in_words(view: JobView) -> dict[str, Any]:
 
 
 def listed_next_field() -> fields.String:
-    """A field of a job in a list."""
     return fields.String(allow_none=True, metadata={"description": "What to do next, in a sentence; null: it passed."})
 
 
 def name_field() -> fields.String:
-    """A field of everything about a job."""
     return fields.String(allow_none=True, metadata={"description": "The request's `name`; null: it has none."})
 
 
 def ignored_field() -> fields.List[Any]:
-    """A field of every response to a submission."""
     return fields.List(
         fields.String(),
         metadata={"description": "Fields of the body that mean nothing here, each with what it looks like. Or absent."},

@@ -32,7 +32,6 @@ def _one_line(name: str) -> None:
 
 
 def timeout_field(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
-    """The field `timeout` with the body's own default."""
     return WholeNumber(
         MIN_TIMEOUT_S,
         MAX_TIMEOUT_S,
@@ -42,7 +41,6 @@ def timeout_field(default: int = DEFAULT_TIMEOUT_S) -> fields.Field[Any]:
 
 
 def tolerance_field() -> fields.Field[Any]:
-    """An absolute or relative tolerance."""
     return RealNumber(load_default=None, allow_none=True, validate=validate.Range(0, error="must not be negative"))
 
 

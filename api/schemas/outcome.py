@@ -18,8 +18,6 @@ class IntervalSchema(Schema):
 
 
 class SpeedupSchema(IntervalSchema):
-    """A speed-up, and what it says."""
-
     verdict = fields.String(required=True, validate=one_of(("faster", "slower", "not_distinguishable")))
 
 
@@ -47,8 +45,6 @@ class SummarySchema(Schema):
 
 
 class KernelResultSchema(Schema):
-    """One kernel's part of a result."""
-
     class Meta:
         """The parts that depend on the request have no schema."""
 

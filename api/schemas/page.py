@@ -22,6 +22,4 @@ def refresh_field(default: str = OFF) -> Text:
 
 
 class RefreshQuerySchema(QuerySchema):
-    """How a page behaves in the browser."""
-
     refresh = refresh_field()

@@ -15,8 +15,6 @@ class ValidationErrorSchema(Schema):
 
 
 class FieldErrorSchema(Schema):
-    """One field at fault."""
-
     path = fields.List(fields.Raw(metadata={"type": ["string", "integer"]}), required=True)
     pointer = fields.String(required=True, metadata={"description": "RFC 6901, into the body."})
     message = fields.String(required=True)

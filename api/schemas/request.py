@@ -109,8 +109,6 @@ class BatchSchema(LenientSchema):
 
 
 class CancelSchema(LenientSchema):
-    """Jobs to cancel: a batch, or a list."""
-
     batch_id = Text(validate=validate.Length(1, 100), metadata={"description": "Every job of that batch."})
     job_ids = Items(
         Text(validate=validate.Length(1, 100)), metadata={"description": "1 to 1000 ids; not beside `batch_id`."}

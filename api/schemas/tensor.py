@@ -54,9 +54,6 @@ class Inflation:
 
     size: int = 0
 
-    def allows(self, more: int) -> bool:
-        return self.size < MAX_INFLATED and self.size + more <= MAX_INFLATED
-
 
 def _inflation() -> Inflation:
     """The request's own count; outside of a request, as in a test, each tensor has one of its own."""
@@ -125,7 +122,7 @@ def _inflated_size(raw: bytes, expected: int) -> int:
     They count towards the request's limit, also where the tensor is rejected afterwards.
     """
     inflation = _inflation()
-    if not inflation.allows(expected):
+    if inflation.size >= MAX_INFLATED or inflation.size + expected > MAX_INFLATED:
         raise ValidationError(
             f"is {expected} bytes once inflated, after {inflation.size} of the tensors before it; one HTTP request may"
             f" have {MAX_INFLATED} in all: have it drawn (`init`), or send fewer kernels in one request",

@@ -117,8 +117,6 @@ def _content(cubin: bytes, header: tuple[int, ...]) -> bytes:
 
 
 class _Symbols:
-    """Names of symbols by number."""
-
     SIZE = 24
 
     def __init__(self, table: bytes, names: bytes) -> None:

@@ -190,7 +190,6 @@ class Build:
         return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
 
     def _host_advice(self) -> str:
-        """What to do about host code."""
         names = list(host_functions(self.source))
         if not names:
             return (

@@ -186,7 +186,6 @@ def load_module(cubin: bytes, device: int) -> Any:
 
 
 def function_of(module: Any, symbol: str) -> Any:
-    """The function of that name in the machine code."""
     return checked(driver.cuModuleGetFunction(module, symbol.encode()))
 
 

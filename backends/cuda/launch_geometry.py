@@ -23,7 +23,6 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     def __str__(self) -> str:

@@ -30,7 +30,6 @@ class Compilation:
 
 
 def version() -> str:
-    """The compiler's version, such as "13.0"."""
     major, minor = _checked(nvrtc.nvrtcVersion())
     return f"{major}.{minor}"
 
@@ -65,20 +64,17 @@ def compile_source(
             raise MemoryError(f"NVRTC has not enough host memory: {log}")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return Compilation(ok=False, log=log or f"NVRTC gave {status.name} and no log")
+        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
         return Compilation(
             ok=True,
             log=log,
-            ptx=_without_folder(_text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)),
+            # With -lineinfo NVRTC prefixes the source's name with the current folder, which submissions should not see.
+            ptx=ptx.replace(f'"{os.path.join(os.getcwd(), PROGRAM_NAME)}"', f'"{PROGRAM_NAME}"'),
             cubin=_content(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program),
             symbols={n: _checked(nvrtc.nvrtcGetLoweredName(program, n.encode()))[0].decode() for n in names},
         )
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-
-
-def _without_folder(ptx: str) -> str:
-    """With -lineinfo NVRTC prefixes the source's name with the current folder, which submissions should not see."""
-    return ptx.replace(f'"{os.path.join(os.getcwd(), PROGRAM_NAME)}"', f'"{PROGRAM_NAME}"')
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:

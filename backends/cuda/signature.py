@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 from domain.wire import Wire
 
@@ -24,92 +25,11 @@ _HOST_MARK = bytes.fromhex("6b65f1a78c2d4e90b3d50f6e17c8a294")
 SNIPPET_NAME = "kernel signature"
 CALL = "__ke_call"
 """The library's function that calls the host function: arguments in words in, null or an error's text out."""
-_TYPES = (
-    f'\n#line 1 "{SNIPPET_NAME}"'
-    + """
-template <unsigned long long __ke_n> struct __ke_known { typedef void __ke_type_; };
-template <class __ke_T, class = void> struct __ke_size { enum { __ke_value_ = 0 }; };
-template <class __ke_T> struct __ke_size<__ke_T, typename __ke_known<sizeof(__ke_T)>::__ke_type_>
-{ enum { __ke_value_ = sizeof(__ke_T) }; };
-template <class __ke_T, int __ke_enum> struct __ke_kind { enum { __ke_value_ = 's' }; };
-template <class __ke_T, bool __ke_complete> struct __ke_enumeration { enum { __ke_value_ = 0 }; };
-template <class __ke_T> struct __ke_enumeration<__ke_T, true> { enum { __ke_value_ = __is_enum(__ke_T) }; };
-template <class __ke_T> struct __ke_type {
-  enum { __ke_size_ = __ke_size<__ke_T>::__ke_value_,
-         __ke_enum_ = __ke_enumeration<__ke_T, __ke_size<__ke_T>::__ke_value_ != 0>::__ke_value_,
-         __ke_kind_ = __ke_kind<__ke_T, __ke_enum_>::__ke_value_ };
-};
-template <class __ke_T> struct __ke_type<const __ke_T> : __ke_type<__ke_T> {};
-template <class __ke_T> struct __ke_type<volatile __ke_T> : __ke_type<__ke_T> {};
-template <class __ke_T> struct __ke_type<const volatile __ke_T> : __ke_type<__ke_T> {};
-template <class __ke_T> struct __ke_kind<__ke_T, 1>
-{ enum { __ke_value_ = __ke_type<__underlying_type(__ke_T)>::__ke_kind_ }; };
-template <class __ke_T> struct __ke_kind<__ke_T *, 0> { enum { __ke_value_ = 'p' }; };
-#define __ke_is(T, k) template <> struct __ke_kind<T, 0> { enum { __ke_value_ = k }; };
-__ke_is(void, 'v') __ke_is(bool, 'b') __ke_is(float, 'f') __ke_is(double, 'f')
-__ke_is(signed char, 'i') __ke_is(short, 'i') __ke_is(int, 'i') __ke_is(long, 'i') __ke_is(long long, 'i')
-__ke_is(unsigned char, 'u') __ke_is(unsigned short, 'u') __ke_is(unsigned int, 'u') __ke_is(unsigned long, 'u')
-__ke_is(unsigned long long, 'u') __ke_is(char, 'c') __ke_is(wchar_t, 'i') __ke_is(char16_t, 'u') __ke_is(char32_t, 'u')
-#ifdef __CUDA_FP16_H__
-__ke_is(__half, 'h')
-#endif
-#ifdef __CUDA_BF16_H__
-__ke_is(__nv_bfloat16, 'g')
-#endif
-#ifdef __CUDA_FP8_H__
-__ke_is(__nv_fp8_e4m3, '4') __ke_is(__nv_fp8_e5m2, '5')
-#endif
-template <class __ke_T> struct __ke_target { enum { __ke_word_ = 0 }; };
-template <class __ke_T> struct __ke_target<__ke_T *>
-{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | __ke_type<__ke_T>::__ke_kind_ }; };
-template <class __ke_T> struct __ke_target<const __ke_T *>
-{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | 256 | __ke_type<__ke_T>::__ke_kind_ }; };
-template <unsigned __ke_n> struct __ke_words { unsigned __ke_word_[__ke_n]; };
-template <class __ke_T> struct __ke_entry
-{ enum { __ke_word_ = __ke_type<__ke_T>::__ke_size_ << 9 | __ke_type<__ke_T>::__ke_kind_ }; };
-"""
+_BEGIN = f'\n#line 1 "{SNIPPET_NAME}"'
+_TYPES, _KERNEL, _HOST_FUNCTION = (
+    "\n" + Path(__file__).with_name("signature_snippets").joinpath(f"{name}.cuh").read_text(encoding="utf-8")
+    for name in ("types", "kernel", "host_function")
 )
-_KERNEL = """
-template <class... __ke_T>
-__device__ constexpr __ke_words<2 * sizeof...(__ke_T) + 2> __ke_describe(void (*)(__ke_T...)) {
-  return {{MARK, unsigned(__ke_entry<__ke_T>::__ke_word_)..., unsigned(__ke_target<__ke_T>::__ke_word_)..., MARK}};
-}
-__device__ auto TABLE = __ke_describe(static_cast<decltype(&KERNEL)>(nullptr));
-"""
-_HOST_FUNCTION = """
-#include <cstdio>
-#include <exception>
-#include <utility>
-template <> struct __ke_kind<CUstream_st *, 0> { enum { __ke_value_ = 't' }; };
-template <class __ke_R, class... __ke_T>
-constexpr __ke_words<2 * sizeof...(__ke_T) + 5> __ke_describe(__ke_R (*)(__ke_T...)) {
-  return {{MARK, 2 * sizeof...(__ke_T),
-           unsigned(__ke_entry<__ke_T>::__ke_word_)..., unsigned(__ke_target<__ke_T>::__ke_word_)...}};
-}
-__attribute__((used)) auto TABLE = __ke_describe(static_cast<decltype(&KERNEL)>(nullptr));
-template <class __ke_R, class... __ke_T, std::size_t... __ke_i>
-void __ke_apply(__ke_R (*function)(__ke_T...), unsigned long long *words, std::index_sequence<__ke_i...>) {
-  function(*reinterpret_cast<__ke_T *>(words + __ke_i)...);
-}
-template <class __ke_R, class... __ke_T>
-void __ke_apply(__ke_R (*function)(__ke_T...), unsigned long long *words) {
-  __ke_apply(function, words, std::make_index_sequence<sizeof...(__ke_T)>());
-}
-extern "C" const char *CALL(unsigned long long *words) {
-  static char text[256];
-  cudaGetLastError();
-  try {
-    __ke_apply(&KERNEL, words);
-  } catch (const std::exception &error) {
-    std::snprintf(text, sizeof text, "threw %s", error.what());
-    return text;
-  }
-  const cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess) return nullptr;
-  std::snprintf(text, sizeof text, "left %s: %s", cudaGetErrorName(status), cudaGetErrorString(status));
-  return text;
-}
-"""
 
 _KINDS = {
     "p": "pointer", "v": "void", "b": "bool", "i": "int", "u": "uint", "c": "int", "f": "float", "s": "struct",
@@ -162,14 +82,14 @@ def spell(parameters: list[Parameter]) -> str:
 
 def snippet(kernel: str) -> str:
     """The text to append to the source, so that the PTX contains the parameter types of that kernel."""
-    text = (_TYPES + _KERNEL).replace("KERNEL", kernel)
+    text = (_BEGIN + _TYPES + _KERNEL).replace("KERNEL", kernel)
     return text.replace("TABLE", _TABLE).replace("MARK", f"{_MARK:#x}u")
 
 
 def host_snippet(function: str) -> str:
     """The text to append to a source with host code, so that its library holds `CALL` and the parameter types."""
     mark = ", ".join(f"{int.from_bytes(_HOST_MARK[at : at + 4], 'little'):#x}u" for at in range(0, 16, 4))
-    text = (_TYPES + _HOST_FUNCTION).replace("KERNEL", function)
+    text = (_BEGIN + _TYPES + _HOST_FUNCTION).replace("KERNEL", function)
     return text.replace("TABLE", _TABLE).replace("MARK", mark).replace("CALL", CALL)
 
 

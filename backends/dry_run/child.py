@@ -76,7 +76,6 @@ class World:
         self.uncertain: str | None = None
 
     def tell(self, **report: Any) -> None:
-        """Sends one line."""
         line = json.dumps(report).encode() + b"\n"
         while line:
             line = line[os.write(self._pipe, line) :]
@@ -155,7 +154,8 @@ def _child(world: World, follow: Callable[[World], None]) -> None:
             world.note_uncertain("the compiler may have looked at the GPU, which a builder does not see")
         if fault.status is Status.COMPILE_ERROR and world.uncertain is None:
             world.tell(fault=[fault.message, fault.log])
-        world.tell(ended=STOPPED, reason=f"{fault.message}{_because(world.uncertain)}")
+        doubt = f" (not certain: {world.uncertain})" if world.uncertain is not None else ""
+        world.tell(ended=STOPPED, reason=f"{fault.message}{doubt}")
     except BaseException as error:
         ended = OUT_OF_TIME if isinstance(error, _OutOfPatience) else STOPPED
         expected = isinstance(error, Unfollowed | ExtensionCalled | _OutOfPatience)
@@ -176,10 +176,6 @@ def _out_of_patience(*_: object) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # The next one ends the process.
     signal.alarm(1)
     raise _OutOfPatience(f"the source took {PATIENCE_S} s of a processor, or {IDLE_S} s, without compiling anything")
-
-
-def _because(uncertain: str | None) -> str:
-    return f" (not certain: {uncertain})" if uncertain is not None else ""
 
 
 def _not_compiled(model: Any = None, *args: Any, **kwargs: Any) -> Any:

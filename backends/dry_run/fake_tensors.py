@@ -102,17 +102,13 @@ def _own_code(func: Any) -> Any:
     return None
 
 
-def _all_places(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.new_empty((tensor.numel(), tensor.dim()), dtype=torch.int64)
-
-
 def _all_unique(tensor: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, ...]:
     numbers = tensor.new_empty(tensor.shape, dtype=torch.int64)
     return tensor.new_empty(tensor.numel()), numbers, numbers.view(-1)
 
 
 _LARGEST: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.nonzero.default: _all_places,
+    torch.ops.aten.nonzero.default: lambda tensor: tensor.new_empty((tensor.numel(), tensor.dim()), dtype=torch.int64),
     torch.ops.aten.masked_select.default: lambda tensor, mask: (tensor * mask).view(-1),
     torch.ops.aten._unique2.default: _all_unique,
 }

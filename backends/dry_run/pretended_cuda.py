@@ -84,8 +84,6 @@ class Properties:
 
 
 class Stream:
-    """A stream on which nothing runs."""
-
     cuda_stream = stream_id = device_index = 0
     device = DEVICE
 
@@ -141,8 +139,6 @@ class Generator(torch.Generator):
 
 
 class Graph:
-    """A graph that holds no work."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 

@@ -7,6 +7,7 @@ knows `tl.cast` by that name alone, not after `cast = tl.cast`. Right kernels wo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -28,10 +29,8 @@ _BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
 _OTHER_ROUNDING = "RTZ"
 
 _original_cast = InterpreterBuilder.cast_impl
-_original_binary = InterpreterBuilder.binary_op
-_original_ternary = InterpreterBuilder.ternary_op
-_original_unary = InterpreterBuilder.unary_op
-_original_fma = InterpreterBuilder.create_fma
+_OPERATIONS = {"binary_op": 0, "ternary_op": 2, "unary_op": 0, "create_fma": 2}
+"""Operations of the interpreter, and which operand has the result's type."""
 _original_dot = InterpreterBuilder.create_dot
 _original_fp_to_fp = InterpreterBuilder.create_fp_to_fp
 _original_atomic = InterpreterBuilder.create_atomic_rmw
@@ -46,10 +45,8 @@ _LANGUAGE = {id(value): (of, name) for of in (tl.math, tl) for name, value in va
 def install() -> None:
     """Patches this process and its forks, once. Kernels for a GPU are compiled and never use the interpreter."""
     InterpreterBuilder.cast_impl = _cast
-    InterpreterBuilder.binary_op = _binary
-    InterpreterBuilder.ternary_op = _ternary
-    InterpreterBuilder.unary_op = _unary
-    InterpreterBuilder.create_fma = _fma
+    for name, operand in _OPERATIONS.items():
+        setattr(InterpreterBuilder, name, _in_float32(getattr(InterpreterBuilder, name), operand))
     InterpreterBuilder.create_dot = _dot
     InterpreterBuilder.create_fp_to_fp = _fp_to_fp
     InterpreterBuilder.create_atomic_rmw = _atomic
@@ -150,31 +147,17 @@ def _fp_to_fp(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype,
     return _cast(builder, value, dtype)
 
 
-def _binary(builder: InterpreterBuilder, left: TensorHandle, right: TensorHandle, operation: Any) -> TensorHandle:
-    if not _stores_bit_patterns(left):
-        return _original_binary(builder, left, right, operation)
-    return _like(_original_binary(builder, _plain(left), _plain(right), operation), left.dtype)
+def _in_float32(original: Callable[..., TensorHandle], operand: int) -> Callable[..., TensorHandle]:
+    """The operation on the same numbers as float32, where that operand stores bit patterns."""
 
+    def operation(builder: InterpreterBuilder, *arguments: Any) -> TensorHandle:
+        handle = arguments[operand]
+        if not _stores_bit_patterns(handle):
+            return original(builder, *arguments)
+        plain = (_plain(each) if isinstance(each, TensorHandle) else each for each in arguments)
+        return _like(original(builder, *plain), handle.dtype)
 
-def _ternary(
-    builder: InterpreterBuilder, first: TensorHandle, second: TensorHandle, third: TensorHandle, operation: Any
-) -> TensorHandle:
-    if not _stores_bit_patterns(third):
-        return _original_ternary(builder, first, second, third, operation)
-    plain = (_plain(first), _plain(second), _plain(third))
-    return _like(_original_ternary(builder, *plain, operation), third.dtype)
-
-
-def _unary(builder: InterpreterBuilder, value: TensorHandle, operation: Any) -> TensorHandle:
-    if not _stores_bit_patterns(value):
-        return _original_unary(builder, value, operation)
-    return _like(_original_unary(builder, _plain(value), operation), value.dtype)
-
-
-def _fma(builder: InterpreterBuilder, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
-    if not _stores_bit_patterns(z):
-        return _original_fma(builder, x, y, z)
-    return _like(_original_fma(builder, _plain(x), _plain(y), _plain(z)), z.dtype)
+    return operation
 
 
 def _dot(builder: InterpreterBuilder, a: TensorHandle, b: TensorHandle, c: TensorHandle, *options: Any) -> TensorHandle:

@@ -79,7 +79,6 @@ class Language:
     """The code that its cache in the job's folder holds; None where that is Triton's cache."""
 
     def is_imported(self, source: str) -> bool:
-        """Whether a line of the source imports it."""
         return self._import.search(source) is not None
 
     def is_missing(self, error: ImportError) -> bool:

@@ -32,7 +32,6 @@ def imported(source: str) -> list[Language]:
 
 
 def is_installed(language: Language) -> bool:
-    """Whether this interpreter has the language's package."""
     return _version(language) is not None
 
 

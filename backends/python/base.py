@@ -113,7 +113,8 @@ class PythonBackend(Backend):
             if deferred is not None and run.entry is not None:
                 facts["entry"], deferred = run.entry, None
             example = run.example
-        facts |= {"extensions": built, "headers": extensions.headers, **_languages(kernel)}
+        versions = registry.versions(kernel.source_code)
+        facts |= {"extensions": built, "headers": extensions.headers} | ({"languages": versions} if versions else {})
         if extensions.kernels:
             facts["kernels"] = extensions.kernels
         return Artifact(facts, deferred, extensions.log, example)
@@ -427,11 +428,6 @@ def _prepared(folder: Path, target: Target) -> jit_build.Extensions:
 
         install()
     return jit_build.install(folder, target)
-
-
-def _languages(kernel: Kernel) -> dict[str, Any]:
-    versions = registry.versions(kernel.source_code)
-    return {"languages": versions} if versions else {}
 
 
 def _why_unusable(init: list[Any] | None) -> str:

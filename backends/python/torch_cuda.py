@@ -48,7 +48,8 @@ class TorchCudaBackend(PythonBackend):
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
-        found = _DEFINED.findall(bare) if binding or library else _of_tensors(text)
+        of_tensors = (name for name, words in host_functions(text).items() if "Tensor" in words)
+        found = _DEFINED.findall(bare) if binding or library else of_tensors
         names = list(dict.fromkeys(kernel.metadata.get("functions") or found))
         called = _called(names, kernel, is_bound=bool(binding or library))
         if not binding and not library:
@@ -66,10 +67,6 @@ class TorchCudaBackend(PythonBackend):
 
 def _last(name: str) -> str:
     return name.rpartition("::")[2]
-
-
-def _of_tensors(source: str) -> list[str]:
-    return [name for name, words in host_functions(source).items() if "Tensor" in words]
 
 
 def _called(names: list[str], kernel: Kernel, *, is_bound: bool) -> str:

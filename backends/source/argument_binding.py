@@ -75,7 +75,8 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 def required_names(signature: inspect.Signature | None) -> list[str]:
     """The parameters to which a call has to give values, in the order in which it gives them."""
-    return [parameter.name for parameter in _order(signature) if _is_required(parameter)]
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in _order(signature) if each.default is each.empty and each.kind not in variadic]
 
 
 def input_maker(name: str, holders: Sequence[Any], *, by_case: bool = False) -> Callable[..., Any] | None:
@@ -132,11 +133,6 @@ def _order(signature: inspect.Signature | None) -> list[inspect.Parameter]:
     every = list(signature.parameters.values()) if signature is not None else []
     by_keyword = [each for each in every if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     return [each for each in every if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)] + by_keyword
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    return parameter.default is parameter.empty and not variadic
 
 
 def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -56,7 +56,9 @@ def missing_part(text: str, source: str) -> str | None:
     A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
     is not there. An architecture and a host compiler are, if the source does not choose them.
     """
-    if (header := _header(text)) is not None:
+    files = _MISSING_HEADER.findall(text)
+    headers = (name for includer, name in files if _LIBRARY.search(includer) or _of_a_missing_part(name))
+    if header := next(headers, ""):
         if header.startswith(_CUTLASS):
             return f"this worker has no CUTLASS ({header}): {OPERATORS_PART} installs the package nvidia-cutlass"
         if header.startswith(_TORCHS):
@@ -74,14 +76,6 @@ def missing_part(text: str, source: str) -> str | None:
         return f"this worker's C++ compiler does not go with its CUDA toolkit ({unfit[1]}): {_ADVICE}"
     if (unknown := _UNKNOWN_ARCHITECTURE.search(text)) and not _OWN_ARCHITECTURE.search(source):
         return f"this worker's CUDA toolkit does not know its GPU ({unknown[1]}): {_ADVICE}"
-    return None
-
-
-def _header(text: str) -> str | None:
-    """The header that ended the compilation, where the source could not have brought it."""
-    for includer, header in _MISSING_HEADER.findall(text):
-        if _LIBRARY.search(includer) or _of_a_missing_part(header):
-            return str(header)
     return None
 
 

@@ -42,7 +42,6 @@ class InputPlan:
     dtype: torch.dtype
 
     def draw(self, seed: int, target: Target) -> list[Any]:
-        """Draws the inputs under that seed."""
         seed_everything(seed)
         return [torch.randn(self.shape, dtype=torch.float32, device=target.device).to(self.dtype) for _ in self.names]
 

@@ -57,7 +57,6 @@ class OwnInputs:
 
     @property
     def makes_inputs(self) -> bool:
-        """Whether the source makes inputs at all."""
         return self._get_inputs is not None
 
     @property

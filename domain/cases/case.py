@@ -67,7 +67,6 @@ class Case(Wire):
 
     @property
     def label(self) -> str:
-        """The case in a message."""
         return "a hidden case" if self.hidden else f"case {self.name!r}"
 
 

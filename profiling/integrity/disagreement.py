@@ -123,7 +123,6 @@ class CheckWindows:
     paired: bool = True
 
     def add(self, window: Window, null: Clock) -> None:
-        """Adds a window and its null window."""
         self.elapsed_ms.append(window.elapsed_ms)
         self.null_ms.append(null.elapsed_ms)
         self.setup_ms.append(window.setup_ms)

@@ -150,7 +150,6 @@ def _dimensions(cell: str) -> tuple[int, int, int]:
 
 
 def _reason(printed: str) -> str:
-    """The reason that ncu printed, if any."""
     lines = [line for line in printed.splitlines() if line.startswith(("==ERROR==", "==WARNING==", "==PROF== No "))]
     return f"; ncu says: {printable(lines[0].split('== ', 1)[-1], QUOTED_CHARS)}" if lines else ""
 

@@ -90,7 +90,11 @@ def kernel_counters(launches: Sequence[Launch], requested: Sequence[str] = ()) -
 
 
 def _kernel(of: CounterTotals, all_seconds: Figure, requested: Sequence[str]) -> KernelCounters:
-    memory, speed = _memory(of), _speed_of_light(of)
+    memory = _memory(of)
+    speed = {
+        "sm_percent": of.mean(of_peak("sm__throughput")),
+        "memory_percent": of.mean(of_peak("gpu__compute_memory_throughput")),
+    }
     pipes = {pipe: of.mean(of_peak(counter)) for pipe, counter in PIPES.items()}
     executed = of.total("smsp__inst_executed.sum")
     return KernelCounters(
@@ -120,16 +124,17 @@ def _kernel(of: CounterTotals, all_seconds: Figure, requested: Sequence[str]) ->
             "dynamic": of.of_longest("launch__shared_mem_per_block_dynamic"),
         },
         bank_conflicts=_bank_conflicts(of),
-        coalescing=_coalescing(of),
-        requested_metrics=_requested_metrics(of, requested),
+        coalescing={
+            "sectors_per_load_request": sectors_a_request(of, "ld"),
+            "sectors_per_store_request": sectors_a_request(of, "st"),
+            "excess_percent": _excess(of.total(SECTORS), of.total(SECTORS_IDEAL)),
+        },
+        requested_metrics={
+            # Sums of counts, weighted means of all others.
+            name: {"value": (of.total if name.endswith(".sum") else of.mean)(name), "unit": of.longest.units.get(name)}
+            for name in requested
+        },
     )
-
-
-def _speed_of_light(of: CounterTotals) -> dict[str, Figure]:
-    return {
-        "sm_percent": of.mean(of_peak("sm__throughput")),
-        "memory_percent": of.mean(of_peak("gpu__compute_memory_throughput")),
-    }
 
 
 def _memory(of: CounterTotals) -> dict[str, Figure]:
@@ -227,14 +232,6 @@ def _bank_conflicts(of: CounterTotals) -> dict[str, Figure]:
     return {"n_way": ratio(wavefronts, ideal), "excess_percent": _excess(wavefronts, ideal)}
 
 
-def _coalescing(of: CounterTotals) -> dict[str, Figure]:
-    return {
-        "sectors_per_load_request": sectors_a_request(of, "ld"),
-        "sectors_per_store_request": sectors_a_request(of, "st"),
-        "excess_percent": _excess(of.total(SECTORS), of.total(SECTORS_IDEAL)),
-    }
-
-
 def sectors_a_request(of: CounterTotals, op: str) -> Figure:
     """32-byte sectors that one request of a warp needs; 4 where 32 lanes read neighbouring words."""
     return ratio(of.total(accesses("sectors", op)), of.total(accesses("requests", op)))
@@ -242,17 +239,6 @@ def sectors_a_request(of: CounterTotals, op: str) -> Figure:
 
 def _excess(done: Figure, ideal: Figure) -> Figure:
     return None if done is None or ideal is None else ratio(max(done - ideal, 0.0), done, 100.0)
-
-
-def _requested_metrics(of: CounterTotals, requested: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The requested metrics: sums of counts (names that end in `.sum`), weighted means of all others."""
-    return {
-        name: {
-            "value": of.total(name) if name.endswith(".sum") else of.mean(name),
-            "unit": of.longest.units.get(name),
-        }
-        for name in requested
-    }
 
 
 def _times(figure: Figure, scale: float) -> Figure:

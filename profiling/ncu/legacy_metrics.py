@@ -47,10 +47,6 @@ def _unit_if_measured(name: str, unit: str) -> _Reading:
     return lambda of: None if of.total(name) is None else unit
 
 
-def _nanoseconds(of: CounterTotals) -> float | None:
-    return None if of.seconds is None else of.seconds * 1e9
-
-
 _DRAM = _mean(of_peak("gpu__dram_throughput"))
 _MEMORY = _mean(of_peak("gpu__compute_memory_throughput"))
 _SM = _mean(of_peak("sm__throughput"))
@@ -143,7 +139,7 @@ CATEGORIES: Mapping[str, Mapping[str, _Reading]] = {
         "gflops": lambda of: ratio(operations(of), of.seconds, 1e-9),
     },
     "timing_metrics": {
-        "gpu_time_duration_sum": _nanoseconds,
+        "gpu_time_duration_sum": lambda of: None if of.seconds is None else of.seconds * 1e9,
         "gpu_time_duration_unit": _unit_if_measured(DURATION, "nsecond"),
         "gpu_time_duration_seconds": _total(DURATION),
         "gpc_cycles_elapsed_max": _total(_CYCLES),

@@ -65,7 +65,6 @@ def thread_operations(name: str) -> str:
 
 
 def tensor_operations(source: str) -> str:
-    """The metric of operations of the tensor cores on that dtype."""
     return f"sm__ops_path_tensor_src_{source}.sum"
 
 

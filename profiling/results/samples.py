@@ -69,7 +69,6 @@ class Samples:
             self.event_samples.append((window.elapsed_ms - null.elapsed_ms, window.call_ms))
 
     def add(self, window: Window, null: Clock) -> None:
-        """Adds a window and the null window next to it."""
         self.elapsed_ms.append(window.elapsed_ms)
         self.null_ms.append(null.elapsed_ms)
         self.setup_ms.append(window.setup_ms)

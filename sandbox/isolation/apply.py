@@ -68,7 +68,6 @@ class Confinement:
 
     @property
     def uses_landlock(self) -> bool:
-        """Whether Landlock is used."""
         return self.abi >= landlock.OLDEST_ABI
 
     @property
@@ -132,7 +131,7 @@ class Confinement:
         if self.uses_landlock:
             self._restrict_files(folder, gpu=gpu, own_user=own_user, children_use_gpu=children_use_gpu)
         if self.uses_seccomp:
-            signals_elsewhere = own_user or (self.uses_landlock and landlock.keeps_signals(self.abi))
+            signals_elsewhere = own_user or (self.uses_landlock and self.abi >= landlock.SCOPE_ABI)
             seccomp.install(self._filter(own_user=own_user), own_user=own_user, signals_elsewhere=signals_elsewhere)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -145,7 +144,7 @@ class Confinement:
         os.closerange(first, 4096)
 
     def _filter(self, *, own_user: bool) -> bytes:
-        return seccomp.rules(own_user=own_user, truncation_elsewhere=landlock.keeps_truncation(self.abi))
+        return seccomp.rules(own_user=own_user, truncation_elsewhere=self.abi >= landlock.TRUNCATION_ABI)
 
     def _restrict_files(self, folder: Path, *, gpu: bool, own_user: bool, children_use_gpu: bool) -> None:
         rules = landlock.Ruleset(self.abi)

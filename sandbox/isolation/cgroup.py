@@ -83,7 +83,6 @@ class Cgroups:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The controllers that are not there."""
         return tuple(name for name in CONTROLLERS if name not in self.controllers)
 
     def group(self, name: str, memory_limit: int) -> Cgroup:

@@ -24,7 +24,9 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
     """The inherited variables, and those that make libraries behave in a runner; `folder` is for temporary files."""
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *_extra_paths()])
+    # The runner needs libraries that an operator put on the path, as in an offline install.
+    extra = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *extra])
     environment |= {
         "HOME": str(folder),
         "TMPDIR": str(folder),
@@ -44,8 +46,3 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
         # One thread: threads that wait for each other on few cores would measure the host's other load.
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **MALLOC_SETTINGS}
     return environment
-
-
-def _extra_paths() -> list[str]:
-    # The runner needs libraries that an operator put on the path, as in an offline install.
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]

@@ -30,7 +30,7 @@ ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 OLDEST_ABI = 2
 """Minimum ABI: before it, no file can move between folders, and Triton needs that to fill its cache."""
 
-_TRUNCATION_ABI, _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 3, 4, 5, 6
+TRUNCATION_ABI, _NETWORK_ABI, _IOCTL_ABI, SCOPE_ABI = 3, 4, 5, 6
 _BIND_AND_CONNECT_TCP = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 _RULE_ON_PATH = 1
@@ -52,14 +52,14 @@ class Ruleset:
 
     def __init__(self, version: int) -> None:
         self._handled = OWN | MAKE_CHAR | MAKE_BLOCK
-        if version < _TRUNCATION_ABI:
+        if version < TRUNCATION_ABI:
             self._handled &= ~TRUNCATE
         if version < _IOCTL_ABI:
             self._handled &= ~IOCTL_DEV
         attributes = struct.pack("Q", self._handled)
         if version >= _NETWORK_ABI:
             attributes += struct.pack("Q", _BIND_AND_CONNECT_TCP)
-        if version >= _SCOPE_ABI:
+        if version >= SCOPE_ABI:
             attributes += struct.pack("Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
         self._descriptor = call("landlock_create_ruleset", attributes, ctypes.c_size_t(len(attributes)), 0)
 
@@ -72,13 +72,3 @@ class Ruleset:
         """Starts the restriction. Needs no_new_privs."""
         call("landlock_restrict_self", self._descriptor, 0)
         os.close(self._descriptor)
-
-
-def keeps_signals(version: int) -> bool:
-    """Whether Landlock refuses signals to processes outside."""
-    return version >= _SCOPE_ABI
-
-
-def keeps_truncation(version: int) -> bool:
-    """Whether a file that may not be written cannot be truncated either."""
-    return version >= _TRUNCATION_ABI

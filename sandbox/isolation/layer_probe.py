@@ -21,7 +21,6 @@ from sandbox.isolation.scratch_dir import remove
 PROBE_S = 60.0
 PROBES = 3
 """Maximum number of attempts: a probe that was killed, as by the OOM killer, says nothing about the sandbox."""
-ABSTRACT_SOCKETS_ABI = 6
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Layer:
     detail: str
 
     def line(self, name: str) -> str:
-        """One line for a log."""
         return f"{name} {'holds' if self.active else 'does not hold'}: {self.detail}"
 
 
@@ -122,7 +120,7 @@ def _test_layers(folder: Path, own: Path, parent: int, outside: tuple[str, ...])
         "seccomp": status["Seccomp"] == "2" and _refused(_inet_socket),
         "signals": _refused(lambda: os.kill(parent, 0)),
         "namespaces": set(namespaces.of("self")).isdisjoint(outside),
-        "private_tmp": namespaces.is_temporary(own),
+        "private_tmp": namespaces.TEMPORARY.is_dir() and namespaces.TEMPORARY.samefile(own),
     }
 
 
@@ -141,7 +139,6 @@ def _refused(attempt: Callable[[], object]) -> bool:
 
 
 def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
-    """The results, with a description of each layer."""
     abi, closed = confinement.abi, confinement.unreachable_folder
     searching = (
         f", with CAP_DAC_READ_SEARCH: {closed} is closed to other users" if confinement.keeps_search_capability else ""
@@ -155,7 +152,7 @@ def _describe(confinement: Confinement, holds: dict[str, bool]) -> Layers:
         "capabilities": (f"none{searching}", "some are left"),
         "no_new_privileges": ("set", "not set"),
         "landlock": (
-            f"ABI {abi}" + ("" if abi >= ABSTRACT_SOCKETS_ABI else ": abstract sockets are not kept apart"),
+            f"ABI {abi}" + ("" if abi >= landlock.SCOPE_ABI else ": abstract sockets are not kept apart"),
             f"the kernel has ABI {abi}, needed is {landlock.OLDEST_ABI}: all that its user may open is open"
             + ("" if confinement.uses_namespaces else ", others' /dev/shm too"),
         ),

@@ -69,13 +69,7 @@ def mount_as_temporary(folder: Path) -> None:
     call("mount", os.fsencode(folder), os.fsencode(TEMPORARY), None, ctypes.c_ulong(_BIND), None)
 
 
-def is_temporary(folder: Path) -> bool:
-    """Whether /tmp is that folder."""
-    return TEMPORARY.is_dir() and os.path.samefile(TEMPORARY, folder)
-
-
 def of(pid: int | str) -> tuple[str, ...]:
-    """The namespaces of a process."""
     return tuple(os.readlink(f"/proc/{pid}/ns/{kind}") for kind in KINDS)
 
 

@@ -20,7 +20,6 @@ HELPERS, HELPER_S, POLL_S = 20, 1.0, 0.0005
 
 
 def children(pid: int) -> set[int]:
-    """The children of all threads of a process."""
     pids: set[int] = set()
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

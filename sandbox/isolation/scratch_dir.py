@@ -83,7 +83,6 @@ def remove(folder: Path) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Removes all that is in the folder."""
     with os.scandir(folder) as listing:
         for entry in listing:
             _remove(Path(entry.path))

@@ -76,7 +76,6 @@ def load(argument: int) -> bytes:
 
 
 def load_upper(argument: int) -> bytes:
-    """Loads the upper half of an argument."""
     return instruction(LOAD, _ARGUMENTS_AT + 8 * argument + 4)
 
 

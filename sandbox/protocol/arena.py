@@ -35,8 +35,6 @@ class Arena(Protocol):
 
 
 class HostArena:
-    """Shared host memory."""
-
     def __init__(self, size: int, descriptor: int | None = None) -> None:
         if descriptor is None:
             descriptor = sealed_memory("arena", max(size, 1))
@@ -132,7 +130,6 @@ def _own_storage(own: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch
 
 
 def begins_in(memory: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether a tensor begins in that memory."""
     return 0 <= tensor.data_ptr() - memory.data_ptr() < memory.numel()
 
 
@@ -144,7 +141,6 @@ def _own_bytes(memory: torch.Tensor, ref: TensorRef, dtype: torch.dtype) -> torc
 
 
 def describe(tensor: torch.Tensor, offset: int = 0) -> TensorRef:
-    """The TensorRef of a tensor."""
     return TensorRef(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()), offset)
 
 

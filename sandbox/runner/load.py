@@ -14,12 +14,10 @@ from sandbox.runner.parameter_noise import left_global_state, noised_parameters
 
 
 def assignment(message: Message) -> tuple[Kernel, Target]:
-    """The submission, and the target that it is built for."""
     return Kernel.from_wire(message["kernel"]), Target.from_wire(message["target"])
 
 
 def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
-    """The kernel as the message describes it, and the reply."""
     artifact = Artifact(**message["artifact"])
     arguments, seed = init_args.from_wire(values.decode(message["init"])), int(message["seed"])
     noise = message["noise"]

@@ -45,7 +45,6 @@ _preloaded_operators: set[str] = set()
 
 
 def noised(weight: torch.Tensor, seed: int) -> torch.Tensor:
-    """The weight with noise; `seed` determines the noise."""
     generator = torch.Generator(device=weight.device).manual_seed(seed)
     wide = weight.to(torch.float64)  # 8-bit floats have no arithmetic of their own.
     draw = torch.rand(weight.shape, generator=generator, device=weight.device).mul_(2).sub_(1)

@@ -212,7 +212,6 @@ class Runner:
         return {"op": "ok"}
 
     def attach_gate(self, message: Message) -> Message:
-        """Maps the gate on which gated windows wait."""
         self.gate = Gate(self.channel.descriptor())
         return {"op": "ok"}
 
@@ -322,7 +321,6 @@ class Runner:
         return {"op": "ok", "reserved": True}
 
     def window(self, message: Message) -> Message:
-        """Runs one window over the layout."""
         window = RunnerWindow(message, self.channel, self.gate, self.target)
         return window.run(
             lambda: self._call_all(with_events=window.with_events, deferred_readback=window.deferred_readback)

@@ -72,11 +72,8 @@ def is_full(folder: Path) -> bool:
 
 def lacks_processes(text: str) -> bool:
     """Whether the text says that no process or thread could start, and the machine really has none left."""
-    return _PROCESSES.search(text) is not None and _table_is_full()
-
-
-def _table_is_full() -> bool:
-    """Checks the system's tables, and the control group at the root of this container."""
+    if not _PROCESSES.search(text):
+        return False
     try:
         tasks = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):

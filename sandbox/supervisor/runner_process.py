@@ -31,8 +31,6 @@ SUBMISSION_OPS = ("build", "load")
 
 
 class Parent(Protocol):
-    """The zygote that forked the process."""
-
     uses_seccomp: bool
     """Whether seccomp keeps its runners from killing themselves."""
 

@@ -361,7 +361,6 @@ class Session:
             self._eviction.evict(self)
 
     def release(self) -> None:
-        """Closes the arena."""
         if self.arena is not None:
             self.arena.close()
             self.arena = None

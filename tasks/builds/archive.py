@@ -117,7 +117,6 @@ def write(file: IO[bytes], note: Note, folder: Path, paths: list[Path]) -> None:
 
 
 def sealed(wire: dict[str, Any]) -> bytes:
-    """The note as bytes, with its digest."""
     return json.dumps({**wire, _SEAL: _digest(wire)}).encode()
 
 

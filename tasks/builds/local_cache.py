@@ -87,7 +87,8 @@ class BuildCache:
         except UNREADABLE as error:
             log.warning("the build %s cannot be used (%s); building it again", key, error)
             path.unlink(missing_ok=True)
-        _clear(folder)
+        for left in sorted(folder.rglob("*"), reverse=True):
+            left.rmdir() if left.is_dir() and not left.is_symlink() else left.unlink()
         return None
 
     def store(self, key: str, folder: Path, sealed: bytes, finished: Finished) -> bool:
@@ -161,8 +162,3 @@ def _holds(draft: Path, key: str, sealed: str | None, parent: Path) -> bool:
         note = build_archive.read_note(archive, key)
         build_archive.unpack(archive, Path(name))
         return digest(Path(name)).hex() == (sealed or note.digest)
-
-
-def _clear(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -24,12 +24,11 @@ from tasks.correctness.input_batches import Arguments
 from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
-from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
-from validation.evidence.gradient_kinks import Differences, explained_by_kinks
+from validation.evidence.gradient_kinks import Differences, explained_by_kinks, first_gradient
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, move_size
 from validation.inputs.distributions import perturbed
 from validation.inputs.value_traits import ValueTraits, classify_values
@@ -66,7 +65,6 @@ class BoundaryExcuses:
 
     @property
     def beyond_tolerance(self) -> list[Flag]:
-        """Flags with the result of float64 for elements beyond tolerance."""
         return self._float64.findings + self._reference_errors.findings
 
     @property
@@ -134,14 +132,13 @@ class BoundaryExcuses:
 
         At kinks the runs of a few calls speak for those of the later ones that differ by no more than twice as much.
         """
-        plan = self._reference.gradients
-        outputs = len(expected) - plan.count if plan is not None else len(expected)
-        if outputs == len(expected) or not compare(expected[:outputs], actual[:outputs], self._tolerance).passed:
+        first = first_gradient(expected, actual, self._reference.gradients, self._tolerance)
+        if first is None:
             return self._is_jump(expected, actual, runs)
-        expected, actual = expected[outputs:], actual[outputs:]
+        expected, actual = expected[first:], actual[first:]
         if self._kinks.calls >= MOST_RUNS and self._kinks.cover(expected, actual):
             return True
-        explained = explained_by_kinks(actual, (run[outputs:] for run in runs), self._tolerance)
+        explained = explained_by_kinks(actual, (run[first:] for run in runs), self._tolerance)
         if explained:
             self._kinks.widen(expected, actual)
         return explained

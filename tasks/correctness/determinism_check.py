@@ -183,7 +183,6 @@ def mixed_rows(first: Arguments, other: Arguments, half: torch.Tensor, rows: int
 
 
 def first_rows(arguments: Arguments, rows: int, size: int) -> Arguments:
-    """The arguments with the first `size` of their rows."""
     smaller: Arguments = values.replace(
         arguments, torch.Tensor, lambda tensor: tensor[:size].clone() if _has_rows(tensor, rows) else tensor
     )

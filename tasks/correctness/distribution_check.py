@@ -32,7 +32,7 @@ from validation.compare.comparison import compare
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import explained_by_jumps, few_enough
 from validation.compare.tolerance import Tolerance
-from validation.evidence.gradient_kinks import explained_by_kinks
+from validation.evidence.gradient_kinks import explained_by_kinks, first_gradient
 from validation.evidence.perturbation_bound import MOVE_SIGNS, NoiseCheck, check_against_noise, move_size
 from validation.evidence.small_outputs import scaled_atols
 from validation.inputs.distributions import DISTRIBUTIONS, DRAWN, Distribution
@@ -107,7 +107,7 @@ class DistributionCheck:
         too_large = self._too_large()
         for distribution in chosen:
             why = too_large or self._unchanged(distribution) or self._stopped()
-            self._skipped |= self._check_unless(distribution, why)
+            self._skipped |= self._check(distribution) if why is None else {distribution.name: why}
         mild = [distribution.name for distribution in DISTRIBUTIONS if not distribution.harsh]
         if any(name in self._skipped and self._skipped[name].code in OUT_OF_TIME for name in mild):
             self._trials.fixed_outputs.give_up()
@@ -142,10 +142,6 @@ class DistributionCheck:
             return NO_TIME
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
-
-    def _check_unless(self, distribution: Distribution, why: Flag | None) -> dict[str, Flag]:
-        """Check one distribution, unless `why` forbids it; returns the reason for skipping by name, or nothing."""
-        return {distribution.name: why} if why is not None else self._check(distribution)
 
     def _check(self, distribution: Distribution) -> dict[str, Flag]:
         self._fill(self._inputs.of(distribution))
@@ -263,7 +259,6 @@ class DistributionCheck:
         return all(compare([want], [got], tolerance).passed for want, got, tolerance in three)
 
     def _tolerances(self, distribution: Distribution, expected: Outputs) -> list[Tolerance]:
-        """The tolerance of each output."""
         atols = self._atols(distribution)
         return [self._plain] * len(expected) if atols is None else [replace(self._plain, atol=atol) for atol in atols]
 
@@ -308,13 +303,8 @@ class DistributionCheck:
         Moved inputs flip such an element by chance: of 1500 right TF32 products before a relu 23 stayed wrong without
         this, and 5 with it.
         """
-        plan = self._reference.gradients
-        if plan is None:
-            return False
-        outputs = len(expected) - plan.count
-        return compare(expected[:outputs], actual[:outputs], tolerance).passed and explained_by_kinks(
-            actual[outputs:], (run[outputs:] for run in runs), tolerance
-        )
+        first = first_gradient(expected, actual, self._reference.gradients, tolerance)
+        return first is not None and explained_by_kinks(actual[first:], (run[first:] for run in runs), tolerance)
 
     def _further_runs(self, distribution: Distribution, by: float) -> Iterator[tuple[float, Outputs]]:
         """Outputs for further perturbed inputs, each with its factor, as long as time is left."""

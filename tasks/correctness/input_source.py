@@ -77,9 +77,10 @@ class TrialInputs:
         """Those of the stored sets' tensors, once their contents are no longer kept."""
         self._equal: bool | None = None
         self._form: list[ArgumentForm] | None = None
-        self._contract = self._chosen_contract()
-        self._by_contract = self._drawer(self._contract)
-        self.binder = ArgumentBinder(owner, candidate, self._contract, self._drawer(candidate.kernel.io))
+        self.contract = self._chosen_contract()
+        """The contract that the sets are drawn from; None if the owner's source makes them."""
+        self._by_contract = self._drawer(self.contract)
+        self.binder = ArgumentBinder(owner, candidate, self.contract, self._drawer(candidate.kernel.io))
 
     def first(self) -> dict[str, Arguments]:
         """The first set: the arguments of every kernel, by role."""
@@ -190,18 +191,13 @@ class TrialInputs:
             min(MAX_BATCH, max_sets_per_message, BATCH_BYTES // size, int(budget_s / max(set_s, 1e-9))), 1
         )
 
-    @property
-    def contract(self) -> IOContract | None:
-        """The contract that the sets are drawn from; None if the owner's source makes them."""
-        return self._contract
-
     def drawn(self, number: int) -> Arguments:
         """The set of that number as the owner or the contract makes it, to be bound; not counted as a fresh one.
 
         Raises KernelFault, which is attributed to no kernel.
         """
         (drawn,) = self._make(range(number, number + 1))
-        first = self._first() if self._contract is None else drawn  # Every call of a layout has its Python values.
+        first = self._first() if self.contract is None else drawn  # Every call of a layout has its Python values.
         arguments: Arguments = values.filled(first, torch.Tensor, values.leaves(drawn, torch.Tensor))
         return arguments
 
@@ -211,7 +207,7 @@ class TrialInputs:
         return {
             "source": self._source(),
             "inferred": self._note,
-            "drawn_on": self._drawn_on if self._contract is None else _place(self._device),
+            "drawn_on": self._drawn_on if self.contract is None else _place(self._device),
             "constructed_on": self._owner.loaded.constructed_on if self._owner.loaded is not None else None,
             "fresh_sets": self._drawn,
             "mixed_sets": self._mixed,
@@ -224,7 +220,6 @@ class TrialInputs:
         }
 
     def _chosen_contract(self) -> IOContract | None:
-        """The contract that inputs are drawn from; None if the owner's source makes them."""
         if self._owner.kernel.io is not None and self._owner.kernel.io.args:
             return self._owner.kernel.io
         if self._owner.loaded is not None and self._owner.loaded.has_inputs:
@@ -305,8 +300,8 @@ class TrialInputs:
         return int.from_bytes(digest, "big") >> 1
 
     def _source(self) -> str:
-        if self._contract is not None:
-            return "io contract" if self._contract is self._owner.kernel.io else "the candidate's io contract"
+        if self.contract is not None:
+            return "io contract" if self.contract is self._owner.kernel.io else "the candidate's io contract"
         return "inferred" if self._infer else "get_inputs"
 
     def _first(self) -> Arguments:

@@ -212,7 +212,6 @@ class Trials:
             twin.copy_from(first)
 
     def run_window(self, kernel_run: KernelRun, slots: dict[str, Slots], **options: Unpack[WindowOptions]) -> Window:
-        """Run one window of that kernel over its filled slots."""
         with kernel_run.attribute_faults():
             return kernel_run.open_window_session.window(slots[kernel_run.role], **options)
 

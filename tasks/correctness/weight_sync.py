@@ -31,7 +31,7 @@ class Weights:
     def __init__(self, reference: KernelRun, candidate: KernelRun) -> None:
         self._reference = reference
         self._candidate = candidate
-        self._state = ModelState({}, frozenset())
+        self.state = ModelState({}, frozenset())
         self.summary: str | None = None
         self.findings: list[Flag] = []
 
@@ -40,35 +40,30 @@ class Weights:
         if self._reference.session is None or self._candidate.session is None:
             raise ValueError("not loaded")
         with self._reference.attribute_faults():
-            self._state = self._reference.session.state()
-        if not self._state.weights:
+            self.state = self._reference.session.state()
+        if not self.state.weights:
             return
         with self._candidate.attribute_faults():
-            copied = self._candidate.session.load_state(self._state.weights)
+            copied = self._candidate.session.load_state(self.state.weights)
         self.summary = COPIED if copied else SAME_SEED
-        tensors = [weight for weight in self._state.weights.values() if isinstance(weight, torch.Tensor)]
+        tensors = [weight for weight in self.state.weights.values() if isinstance(weight, torch.Tensor)]
         self._reference.weight_bytes = sum(weight.numel() * weight.element_size() for weight in tensors)
 
     def has_own(self) -> bool:
         """Whether the candidate, just constructed again, has other values than the reference's weights."""
         own = self._candidate.open_session.state().weights
-        pairs = [(value, own.get(name)) for name, value in self._state.weights.items()]
+        pairs = [(value, own.get(name)) for name, value in self.state.weights.items()]
         return not all(
             isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and identical(one, other)
             for one, other in pairs
         )
 
     @property
-    def state(self) -> ModelState:
-        """The reference's state."""
-        return self._state
-
-    @property
     def advice(self) -> str | None:
         """Advice for a wrong candidate that did not get the reference's weights."""
         if self.summary != SAME_SEED:
             return None
-        which = listed([f"{name} {list(weight.shape)}" for name, weight in self._state.weights.items()])
+        which = listed([f"{name} {list(weight.shape)}" for name, weight in self.state.weights.items()])
         return (
             "its weights are its own, as not all of the reference's fit by name, shape and kind of dtype: with "
             f"the same state_dict ({which}) it would be given those; else make them in the same order, as both "
@@ -78,7 +73,7 @@ class Weights:
     @property
     def shared(self) -> dict[str, Any]:
         """The weights that the candidate got from the reference; empty if each has its own."""
-        return self._state.weights if self.summary == COPIED else {}
+        return self.state.weights if self.summary == COPIED else {}
 
     def check_buffers(self, budget: TimeBudget) -> None:
         """Report buffers (running statistics) that calls of the reference change, and calls of the candidate do not.
@@ -86,7 +81,7 @@ class Weights:
         Both runners report their own state, so this is no verdict: buffers are not part of an output.
         """
         first = {name: value for name, value in self.shared.items() if isinstance(value, torch.Tensor)}
-        buffers = first.keys() - self._state.parameters
+        buffers = first.keys() - self.state.parameters
         if not buffers or not budget.fits(TRY_S):
             return
         ends: list[dict[str, Any]] = []

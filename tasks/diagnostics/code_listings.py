@@ -58,7 +58,6 @@ def _extract_code(kernel_run: KernelRun, job: JobContext) -> None:
 
 
 def _has_code(kernel_run: KernelRun, forms: Sequence[Form]) -> bool:
-    """Whether there is anything to read."""
     return kernel_run.was_compiled and (bool(forms) or _compiled_at_calls(kernel_run))
 
 

@@ -25,4 +25,4 @@ def attribute_memory_fault(kernel_runs: Sequence[KernelRun], worker: WorkerConte
     if candidate_bytes > max(reference_bytes, MAX_HELD_SHARE * worker.device.memory):
         held, total = candidate_bytes >> 20, worker.device.memory >> 20
         message = f"this kernel held {held} MiB of the device's {total} MiB, and its reference found too little left"
-        reference.hand_fault_to(candidate, KernelFault(Status.OUT_OF_MEMORY, message))
+        reference.fault, candidate.fault = None, KernelFault(Status.OUT_OF_MEMORY, message)

@@ -87,10 +87,6 @@ class AttemptMonitor:
             self._stages.append((self._stage, interim_correct, time.monotonic()))
         self._wake.set()
 
-    def report_pending_stages(self, records: JobStore) -> None:
-        """After the block: report the stages that an outage of Redis held back, through a patient connection."""
-        self._report_stages(records)
-
     def cancelled(self) -> bool:
         """Whether the job must stop, for any reason."""
         return self._cancel.is_set() or self._lost.is_set()
@@ -113,7 +109,7 @@ class AttemptMonitor:
 
     def _exchange(self) -> None:
         try:
-            self._report_stages(self._records)
+            self.report_stages(self._records)
             answer = self._records.pulse(self._job_id, self._attempt)
         except RedisError as error:
             if self._reachable:
@@ -132,7 +128,8 @@ class AttemptMonitor:
         elif answer == "cancel":
             self._cancel.set()
 
-    def _report_stages(self, records: JobStore) -> None:
+    def report_stages(self, records: JobStore) -> None:
+        """Report the stages that the record lacks. After the block: those that an outage held back."""
         while self._stages:
             stage, interim_correct, since = self._stages[0]
             ago = time.monotonic() - since

@@ -20,7 +20,6 @@ WRONG_IN_HIDDEN = "wrong in {wrong} of {count} hidden cases; it is right in ever
 
 
 def with_cases(report: Report, cases: JobCases, kernel_runs: Sequence[KernelRun]) -> Report:
-    """The report of the primary case as that of all cases."""
     results = cases.results(report.speedup)
     candidate, reference = kernel_runs[-1], kernel_runs[-1].reference
     fault = candidate.fault or (reference.fault if reference is not None else None)
@@ -83,7 +82,6 @@ def _in_case(message: str | None, cases: JobCases, fault: KernelFault) -> str:
 
 
 def _with_message(results: CaseResults, cases: JobCases, message: str | None) -> CaseResults:
-    """The results, with the fault's message at its case."""
     changed = [
         replace(one, message=message) if one.case is cases.fault_case and one.status is not Status.PASSED else one
         for one in results.results

@@ -164,7 +164,6 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _forward(outcomes: Sequence[Outcome]) -> list[Timing]:
-    """The times of the forward passes by themselves."""
     gradients = [outcome.gradients for outcome in outcomes if outcome.gradients is not None]
     return [one.forward for one in gradients if one.forward is not None]
 
@@ -178,7 +177,6 @@ def _with_forward_speedup(pooled: Outcome, outcomes: Sequence[Outcome], referenc
 
 
 def _stopped_by_device_time(report: Report) -> Report:
-    """The report, with device time as the stopping reason of its times."""
     outcome = _stopped(report.outcome)
     return replace(report, outcome=outcome, reference=_stopped(report.reference) if report.reference else None)
 

@@ -103,20 +103,17 @@ def _with_type(kernel: Kernel, fault: KernelFault) -> str:
 
 
 def _build(kernel_run: KernelRun) -> dict[str, Any]:
-    build, late = kernel_run.build, kernel_run.probe.compiled if kernel_run.probe is not None else ()
+    build, probe = kernel_run.build, kernel_run.probe
+    late, breaks = (probe.compiled, probe.graph_breaks) if probe is not None else ((), None)
     return {
         **kernel_run.facts,
         "seconds": build.seconds,
         "deferred": build.artifact.deferred,
         "log": kernel_run.redact_paths(build.artifact.log),
         **build.origin,
-        **({"graph_breaks": breaks} if (breaks := _graph_breaks(kernel_run)) is not None else {}),
+        **({"graph_breaks": breaks} if breaks is not None else {}),
         **({"compiled_at_run_time": COMPILED_LATE.format(names=", ".join(late))} if late else {}),
     }
-
-
-def _graph_breaks(kernel_run: KernelRun) -> int | None:
-    return kernel_run.probe.graph_breaks if kernel_run.probe is not None else None
 
 
 def _roofline(kernel_run: KernelRun) -> dict[str, Any] | None:

@@ -151,7 +151,6 @@ class Heartbeat:
             log.warning("this worker counts as alive for another %d s: %s", TTL_S, error)
 
     def beat(self) -> None:
-        """Send one heartbeat."""
         now = {"seen_at": time.time(), "quarantined": self._quarantined()}
         view = WorkerView(**self._facts, **now, failing=failing())  # type: ignore[arg-type]
         with self._redis.pipeline(transaction=False) as pipe:

@@ -62,13 +62,9 @@ class Quarantine:
         self._stopping.set()
         self._loop.stop()
         try:
-            self._delete_record()
+            self.clear()
         except RedisError as error:
             log.warning("this worker may stay listed as quarantined until it starts again: %s", error)
-
-    def clear(self) -> None:
-        """Reset the faults of an earlier worker of this name, when a worker starts."""
-        self._delete_record()
 
     def run_once(self) -> None:
         """Do one pass; it lasts as long as the test, if one is due."""
@@ -92,7 +88,7 @@ class Quarantine:
         if self._stopping.is_set():
             return
         if failed is None:
-            self._delete_record()
+            self.clear()
             self._take(True)
             self.reason = None
             log.warning("the self-test passed: taking jobs again")
@@ -105,6 +101,7 @@ class Quarantine:
         self._redis.hset(QUARANTINED, self._name, reason)
         self.reason = reason
 
-    def _delete_record(self) -> None:
+    def clear(self) -> None:
+        """Forget the faults that were counted under this name, those of an earlier worker too."""
         self._redis.hdel(FAULTS, self._name)
         self._redis.hdel(QUARANTINED, self._name)

@@ -134,7 +134,6 @@ class JobQueue:
         return None if queue is None else text(queue)
 
     def all(self) -> list[QueueStats]:
-        """The queues that have jobs."""
         return [QueueStats.from_reply(entry) for entry in self._count({})]
 
     def jobs(self, queue: str, limit: int) -> list[str]:
@@ -143,7 +142,6 @@ class JobQueue:
         return [job_of(text(queue_key)) for queue_key in queue_keys]
 
     def messages(self, queue: str) -> int:
-        """The number of messages in a Celery queue."""
         return int(self._redis.llen(queue))
 
     def request(self, job_id: str) -> Request | None:
@@ -175,7 +173,6 @@ def job_of(place: str) -> str:
 
 
 def queue_of_worker(worker: str) -> str:
-    """The queue that only this worker serves."""
     return f"{COMMON}.{worker}"
 
 

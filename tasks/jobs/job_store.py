@@ -228,7 +228,6 @@ class JobStore:
         return min(left, limits.share - int(self._redis.hget("jobs:bytes:of_key", text(key)) or 0))
 
     def finish_cancelled(self, job_id: str, attempt: int) -> bool:
-        """End a running job as cancelled."""
         return bool(self._finish_cancelled({"id": job_id, "attempt": attempt}))
 
     def cleanup(self, finished_before: float) -> int:
@@ -259,7 +258,6 @@ class JobStore:
         return float(seconds) + float(micros) / 1e6
 
     def queue_length(self) -> int:
-        """Number of queued jobs."""
         return int(self._redis.zcard("jobs:queue"))
 
     def oldest_queued(self) -> float | None:

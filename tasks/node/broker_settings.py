@@ -40,7 +40,6 @@ def broker_warnings(redis: Redis) -> list[BrokerWarning]:
 
 
 def log_broker_warnings(warnings: list[BrokerWarning]) -> None:
-    """Log one line per warning."""
     for warning in warnings:
         log.warning("%s: %s", warning.code, warning.message)
 

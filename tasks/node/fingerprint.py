@@ -7,7 +7,7 @@ import json
 import platform
 from functools import cache
 
-from domain.paths import ROOT
+from domain.paths import code_of
 from tasks.node.device_info import Device
 
 JUDGES = ("domain", "backends", "sandbox", "profiling", "validation", "tasks")
@@ -22,8 +22,4 @@ def digest(device: Device, versions: dict[str, str]) -> str:
 
 @cache
 def _code() -> str:
-    code_digest = hashlib.sha256()
-    for package in JUDGES:
-        for source in sorted((ROOT / package).rglob("*.py")):
-            code_digest.update(source.read_bytes())
-    return code_digest.hexdigest()
+    return hashlib.sha256(code_of(JUDGES)).hexdigest()

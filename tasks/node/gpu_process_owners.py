@@ -41,7 +41,6 @@ class CardOwners:
 
     @property
     def started_here(self) -> set[int]:
-        """Processes of this worker."""
         return {pid for pid, here in self._started_here.items() if here}
 
     @property

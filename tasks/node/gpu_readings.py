@@ -8,8 +8,6 @@ from tasks.node.gpu_process_owners import CardOwners
 
 
 class CardReadings:
-    """The readings of one job."""
-
     def __init__(self, card: CardMonitor, owners: CardOwners) -> None:
         self._card = card
         self._owners = owners
@@ -22,5 +20,4 @@ class CardReadings:
         return self._readings[-1]
 
     def state(self) -> CardState:
-        """Summary of all readings."""
         return card_state(self._readings, self._owners.started_here, self._owners.others)

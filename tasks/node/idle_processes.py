@@ -57,7 +57,8 @@ class IdleProcesses:
         It kills none of another pid namespace, and none that has the pid of one that has ended.
         """
         with self._opened() as folder:
-            claimed = [name for name in os.listdir(folder) if self._is_here(name) and _removed(name, folder)]
+            here = [name for name in os.listdir(folder) if name.startswith(f"{self._namespace}-")]
+            claimed = [name for name in here if _removed(name, folder)]
         killed = [pidfd for name in claimed if (pidfd := self._kill(name)) is not None]
         _wait(killed)
         return len(killed)
@@ -80,9 +81,6 @@ class IdleProcesses:
                 log.warning("this worker may not end the idle process %d of another worker of its device", pid)
         os.close(pidfd)
         return None
-
-    def _is_here(self, name: str) -> bool:
-        return name.startswith(f"{self._namespace}-")
 
     def _name(self, pid: int) -> str | None:
         status = process_tree.status_of(pid)

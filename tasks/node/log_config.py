@@ -83,7 +83,6 @@ def _of_celery(record: logging.LogRecord) -> dict[str, Field]:
 
 
 def formatter(form: str) -> logging.Formatter:
-    """The formatter for a value of LOG_FORMAT."""
     return JsonLines() if form == JSON else ReadableLines()
 
 

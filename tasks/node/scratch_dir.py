@@ -40,7 +40,6 @@ class ScratchDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Remove the folder with its contents."""
         remove(self.path)
         os.close(self._lock)
 

@@ -20,7 +20,9 @@ ANSWER_S = 20.0
 @cache
 def ncu() -> Path | None:
     """The newest Nsight Compute command line; None without one."""
-    packaged = sorted((path for path in PACKAGES.glob("*/ncu")), key=_version_of_folder)
+    packaged = sorted(
+        PACKAGES.glob("*/ncu"), key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)]
+    )
     return packaged[-1] if packaged else _in_toolkit("ncu")
 
 
@@ -57,7 +59,3 @@ def _candidates(name: str) -> Iterator[Path]:
         yield home / "bin" / name
     if (on_path := shutil.which(name)) is not None:
         yield Path(on_path)
-
-
-def _version_of_folder(path: Path) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", path.parent.name)]

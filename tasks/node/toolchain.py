@@ -14,7 +14,7 @@ import torch
 
 from backends.extensions import toolchain
 from backends.languages import registry
-from domain.paths import ROOT
+from domain.paths import code_of
 
 _PACKAGES = (
     "torch",
@@ -51,9 +51,7 @@ class Compilers:
         parts = [platform.python_version(), platform.machine(), *platform.libc_ver(), str(torch.version.cuda), folder]
         parts += [f"{name} {_version(name)}" for name in (*_PACKAGES, *registry.PACKAGES)]
         parts += [f"{tool} {version}" for tool, version in sorted(toolchain.versions().items())]
-        for package in _BUILDING_CODE:
-            parts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / package).rglob("*.py"))]
-        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b("\0".join(parts).encode() + code_of(_BUILDING_CODE), digest_size=16).hexdigest()
 
 
 @cache

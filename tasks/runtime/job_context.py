@@ -51,7 +51,6 @@ class JobContext:
 
     @property
     def cancelled(self) -> Callable[[], bool]:
-        """Whether the job must stop."""
         return self.callbacks.cancelled
 
     def enter(self, stage: Stage) -> None:

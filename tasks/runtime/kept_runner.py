@@ -95,10 +95,6 @@ class KeptRunner:
         """Whether a runner may serve more than one job."""
         return self.max_jobs > 1 and self._idle_s > 0
 
-    @property
-    def _device_is_full(self) -> bool:
-        return self._device.is_cuda and not self._device.has_room
-
     def take(
         self, key: str | None, cancelled: Cancelled, *, memory_is_short: bool, launch_ms: float | None = None
     ) -> WarmRunner | None:
@@ -114,7 +110,8 @@ class KeptRunner:
                 self._forget()
                 warm.runner.session.runner.cancelled = cancelled
                 return warm
-        if warm is not None and (memory_is_short or not warm.usable or self._device_is_full):
+        device = self._device
+        if warm is not None and (memory_is_short or not warm.usable or (device.is_cuda and not device.has_room)):
             with self._quiet(cancelled):
                 self.close()
         return None

@@ -149,10 +149,6 @@ class KernelRun:
         self.fault = fault
         raise Stopped from fault
 
-    def hand_fault_to(self, culprit: KernelRun, fault: KernelFault) -> None:
-        """Clears this kernel's fault and records `fault` as the other's, which caused it."""
-        self.fault, culprit.fault = None, fault
-
     @contextmanager
     def attribute_faults(self) -> Iterator[None]:
         """A block in which a KernelFault, and the time spent, count as this kernel's.
@@ -236,7 +232,6 @@ class KernelRun:
         return session
 
     def give_up_runner(self) -> None:
-        """Leaves its runner, with its folder, to others."""
         self.pooled_runner = self.session = self.window_session = None
 
     def move_into_runner_dir(self) -> None:
@@ -284,7 +279,6 @@ class KernelRun:
 
     @property
     def alive(self) -> bool:
-        """Whether its runner is alive."""
         return self.session is not None and self.session.runner.alive
 
     def stop(self) -> None:
@@ -345,7 +339,6 @@ class KernelRun:
         return self.fault.compiled or (self.compiled and self.fault.status is not Status.COMPILE_ERROR)
 
     def redact_paths(self, text: str) -> str:
-        """`text` without the paths of this machine."""
         return without_machine_paths(without_machine_paths(text, self.folder), self._built_in)
 
 

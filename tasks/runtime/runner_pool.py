@@ -91,7 +91,6 @@ class RunnerPool:
 
     @property
     def ready(self) -> int:
-        """Number of waiting runners."""
         return len(self._waiting)
 
     def take(
@@ -301,7 +300,6 @@ def _launch_ms(session: Session) -> float | None:
 
 
 def end(runners: list[PooledRunner]) -> None:
-    """Ends the runners and removes their folders."""
     for one in runners:
         one.session.stop()
     for one in runners:

@@ -74,7 +74,8 @@ class RestartJob(Exception):
 
 def initial_queues(kernels: Iterable[Kernel]) -> Queues:
     """The queues for the first attempt of a job of those kernels."""
-    return Queues(ALL) if any(map(_makes_streams, kernels)) else Queues()
+    makes_streams = any(MAKES_STREAMS.search(kernel.source_code) for kernel in kernels)
+    return Queues(ALL) if makes_streams else Queues()
 
 
 def run_until_final(run: Callable[[Queues], Report], queues: Queues) -> tuple[Report, Queues]:
@@ -94,11 +95,6 @@ def with_time_spent(queues: Queues, kernel_runs: Sequence[KernelRun], began: flo
     attempt_s = time.monotonic() - began + sum(kernel_run.build.seconds for kernel_run in kernel_runs)
     fits = TIMES_AS_LONG * attempt_s < seconds - queues.spent_s
     return replace(queues, spent_s=queues.spent_s + attempt_s) if fits else None
-
-
-def _makes_streams(kernel: Kernel) -> bool:
-    """Whether the text of the source makes streams or graphs."""
-    return MAKES_STREAMS.search(kernel.source_code) is not None
 
 
 class Streams:

@@ -28,7 +28,6 @@ class TimeBudget:
         return self.began + self.seconds - self.spent_s + self.waited_s
 
     def fits(self, seconds: float) -> bool:
-        """Whether that much time is left."""
         return time.monotonic() + seconds < self.deadline
 
     def within(self, seconds: float) -> float:

@@ -333,7 +333,6 @@ class WorkerContext(BuildSession):
         self.null_window_cache.clear()
 
     def _own_runners_folder(self) -> Path:
-        """The folder of the runners that see no submission."""
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
 

@@ -31,6 +31,4 @@ class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type informa
 
 
 class FastTaskPool(TaskPool):  # type: ignore[misc] # Celery has no type information.
-    """The prefork pool for `worker_pool`."""
-
     Pool = FastAsynPool

@@ -25,7 +25,6 @@ class Gauges:
         self._measured_at = -CACHE_EVERY_S
 
     def read(self) -> Reading:
-        """The newest value of each gauge."""
         if time.monotonic() - self._measured_at >= CACHE_EVERY_S:
             self._cache_bytes, self._measured_at = cached_build_bytes(self._builds), time.monotonic()
         gauges = {

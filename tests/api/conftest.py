@@ -19,7 +19,7 @@ def app(redis_url: str) -> Iterator[APIFlask]:
     app = create_app()
     yield app
     context: AppContext = app.extensions[KEY]
-    context.long_poll.close()
+    context.long_poll.hub.close()
 
 
 @pytest.fixture

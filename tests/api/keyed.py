@@ -35,7 +35,7 @@ def app_with(**variables: str) -> Iterator[APIFlask]:
     try:
         yield app
     finally:
-        context.long_poll.close()
+        context.long_poll.hub.close()
 
 
 @dataclass(frozen=True)

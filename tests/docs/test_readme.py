@@ -90,7 +90,7 @@ def app(redis_url: str) -> Iterator[APIFlask]:
     app = create_app()
     yield app
     context: AppContext = app.extensions[KEY]
-    context.long_poll.close()
+    context.long_poll.hub.close()
 
 
 def test_the_readme_and_the_reference_print_requests() -> None:

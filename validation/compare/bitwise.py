@@ -37,20 +37,26 @@ def pieces(one: torch.Tensor, other: torch.Tensor, limit: int) -> Iterator[tuple
         start += a.numel()
 
 
-def blocks(tensors: Sequence[torch.Tensor], limit: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Cuts tensors of one shape into the same views, in C order, of at most `limit` elements each. Copies nothing."""
+def blocks(
+    tensors: Sequence[torch.Tensor], limit: int, *, whole_rows: bool = False
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Cuts tensors of one shape into the same views, in C order, of at most `limit` elements each. Copies nothing.
+
+    With `whole_rows` a block has no part of a row, however long that is, and only leading dimensions have to agree.
+    """
     first = tensors[0]
-    if first.dim() > 1 and all(tensor.is_contiguous() for tensor in tensors):
+    if not first.numel():
+        return
+    if not whole_rows and first.dim() > 1 and all(tensor.is_contiguous() for tensor in tensors):
         yield from blocks([tensor.view(-1) for tensor in tensors], limit)
-    elif first.numel() <= limit:
-        if first.numel():
-            yield tuple(tensors)
+    elif first.numel() <= limit or (whole_rows and first.dim() < 2):
+        yield tuple(tensors)
     elif first.shape[0] == 1:
-        yield from blocks([tensor[0] for tensor in tensors], limit)
+        yield from blocks([tensor[0] for tensor in tensors], limit, whole_rows=whole_rows)
     else:
         row = first.numel() // first.shape[0]
         for parts in zip(*(torch.split(tensor, max(1, limit // row)) for tensor in tensors), strict=True):
-            yield from blocks(parts, limit)
+            yield from blocks(parts, limit, whole_rows=whole_rows)
 
 
 def count_true(mask: torch.Tensor) -> int:

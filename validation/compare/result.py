@@ -50,7 +50,6 @@ class Aggregator:
         self._right = 0
 
     def add(self, calls: list[CallComparison]) -> None:
-        """Adds compared calls."""
         if calls:
             self._total = merge_comparisons(calls if self._total is None else [self._total, *calls])
             self._calls += len(calls)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from domain.gradients import GradientPlan
+from validation.compare.comparison import compare
 from validation.compare.tolerance import Tolerance, effective_tolerance
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, around
 
@@ -36,7 +38,6 @@ class Differences:
     elements: list[float] = field(default_factory=list)
 
     def widen(self, expected: Outputs, actual: Outputs) -> None:
-        """Adds an excused call."""
         self.calls += 1
         norms, elements = _differences(expected, actual)
         self.norms = list(map(max, norms, self.norms or norms))
@@ -48,6 +49,13 @@ class Differences:
         return bool(self.norms) and all(
             one <= FACTOR * most for now, before in pairs for one, most in zip(now, before, strict=True)
         )
+
+
+def first_gradient(expected: Outputs, actual: Outputs, plan: GradientPlan | None, tolerance: Tolerance) -> int | None:
+    """The index of a call's first gradient; None for a call without any, and where an output before it is wrong."""
+    outputs = len(expected) - plan.count if plan is not None else len(expected)
+    alone = outputs < len(expected) and compare(expected[:outputs], actual[:outputs], tolerance).passed
+    return outputs if alone else None
 
 
 def explained_by_kinks(actual: Outputs, runs: Iterable[Outputs], tolerance: Tolerance) -> bool:

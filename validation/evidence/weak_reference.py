@@ -143,7 +143,9 @@ def _passing(tried: Mapping[str, Sequence[Pair]], tolerance: Tolerance) -> Itera
     every = [pair for pairs in alike.values() for pair in pairs]
     if not every:
         return
-    right, trivial = (torch.stack([_corner(tensor) for tensor in side]) for side in zip(*every, strict=True))
+    right, trivial = (
+        torch.stack([tensor[(slice(PROBE),) * tensor.dim()] for tensor in side]) for side in zip(*every, strict=True)
+    )
     passed = iter([call.passed for call in compare_stacked([right], [trivial], tolerance)])
     promising = {name: all([next(passed) for _ in pairs]) for name, pairs in alike.items()}
     for name, pairs in alike.items():
@@ -153,10 +155,6 @@ def _passing(tried: Mapping[str, Sequence[Pair]], tolerance: Tolerance) -> Itera
 
 def _are_alike(right: torch.Tensor, trivial: torch.Tensor) -> bool:
     return (right.shape, right.dtype, right.device) == (trivial.shape, trivial.dtype, trivial.device)
-
-
-def _corner(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor[(slice(PROBE),) * tensor.dim()]
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

@@ -118,12 +118,14 @@ def _blaming_contract(argument: Argument) -> Iterator[None]:
     except (ValueError, OverflowError) as error:
         raise _mismatch(f"argument {argument.name!r}: {error}") from error
     except RuntimeError as error:
-        if argument.tensor_spec is None or not _out_of_memory(error):
+        is_short = isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+        if argument.tensor_spec is None or not is_short:
             raise
         problem = f"argument {argument.name!r}, {_described(argument.tensor_spec)}, does not fit in memory"
         # On a GPU the kernels' own processes may hold the rest. On the host, a shortage means that other processes took
         # it.
-        if not isinstance(error, torch.OutOfMemoryError) and _span(argument.tensor_spec) < _host_bytes():
+        host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if not isinstance(error, torch.OutOfMemoryError) and _span(argument.tensor_spec) < host_bytes:
             raise InfrastructureFault(f"{problem}, which has room for it when nobody else needs it") from error
         raise KernelFault(Status.OUT_OF_MEMORY, f"{problem}; make it smaller", log=str(error)) from error
 
@@ -262,12 +264,3 @@ def _described(spec: TensorSpec) -> str:
 
 def _mismatch(message: str) -> KernelFault:
     return KernelFault(Status.CONTRACT_MISMATCH, message)
-
-
-def _host_bytes() -> int:
-    """The host's total memory, free or not."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

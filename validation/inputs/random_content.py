@@ -1,15 +1,6 @@
 """Draws the values of each `init.kind` in the tensor's own dtype, as the original service drew them.
 
-| kind | floating, complex | integer | bool |
-|-----------|-------------------------------------|-----------------------------------------------|------------| |
-`randn` | normal * `std` (1) + `mean` (0) | uniform over the dtype; int64 within ±1000000 | coin flips | | `uniform` |
-[`low` (0), `high` (1)) | `low` (0) to `high` (100), both included | coin flips | | `randint` | whole numbers from
-[`low`, `high`) | `low` (0) to `high` (100), `high` excluded | coin flips | | `zeros`, `ones`, `full` | `fill_value` (0)
-| exact, up to 64 bits | truth | | `arange` | `start` (0) + `step` (1) * i along the last dimension, repeated over the
-others | | non-zero |
-
-Scales (float8_e8m0fnu) are powers of two from `low` (1/8) to `high` (8) under `randn` and `uniform`, each as likely as
-the others; bytes of packed float4_e2m1fn_x2 are drawn from all 256.
+docs/api.md has the table of kinds (`init`). Bytes of packed float4_e2m1fn_x2 are drawn from all 256.
 
 uint64 has 0 to 1000000 under `randn`, as int64's upper half. Complex `randn` has variance std² over both parts; complex
 `uniform` and `randint` draw each part independently.
@@ -110,7 +101,6 @@ def random_content(
 
 
 def seeded(seed: int, device: str) -> torch.Generator:
-    """A generator of that device with that seed."""
     return torch.Generator(device=device).manual_seed(seed)
 
 

@@ -52,7 +52,6 @@ class TensorSource:
 
     @property
     def kind(self) -> str | None:
-        """How the content is drawn."""
         return self._spec.init.kind if self._spec.init is not None else None
 
     def draw(self, set_number: int) -> torch.Tensor:

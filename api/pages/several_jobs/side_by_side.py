@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from domain.job import State
 from tasks.jobs.job_summary import Summary
 from tasks.jobs.job_view import JobView
 
-Result = Mapping[str, Any]
 FIRST, SECOND = "first", "second"
 MAX_LINES = 2000
 """Maximum lines of a source that is compared: the time grows with their product."""
@@ -30,7 +29,8 @@ def template_values(
 ) -> dict[str, Any]:
     """The values of the template `side_by_side.html`; `sources` where they are stored, `now` in epoch seconds."""
     sides = {name: row(view, now) for name, view in zip((FIRST, SECOND), views, strict=True)}
-    results = {name: side.view.result or {} for name, side in sides.items() if side.view.state is State.COMPLETED}
+    completed = {name: side.view for name, side in sides.items() if side.view.state is State.COMPLETED}
+    results = {name: view.result for name, view in completed.items() if view.result}
     kernels = {name: result.get("kernel_exec_result") or {} for name, result in results.items()}
     reference = next((result["ref_result"] for result in results.values() if result.get("ref_result")), None)
     speedups = {
@@ -44,7 +44,8 @@ def template_values(
     return {
         "sides": sides,
         "conclusion": conclusion(*sides.values()),
-        "table": [(title, [_cell(results.get(name), of) for name in sides]) for title, of in FIGURES],
+        "results": results,
+        "flags": {name: [flag["message"] for flag in evidence.flags(result)] for name, result in results.items()},
         "speedups": cases_figure(speedups),
         "speedups_text": cases_text(speedups["cases"]),
         "windows": windows,
@@ -78,72 +79,6 @@ def conclusion(first: JobRow, second: JobRow) -> str:
 
 def _interval(one: Summary) -> str:
     return f"{words.figure(one.ci_low)} {'to ' + words.figure(one.ci_high) if one.ci_high is not None else 'upwards'}"
-
-
-def _cell(result: Result | None, of: Callable[[Result], str]) -> str:
-    return of(result) if result else words.NONE
-
-
-def _speedup(result: Result) -> str:
-    speedup = result.get("speedup")
-    if not speedup:
-        return words.NONE
-    high = f"to {words.figure(speedup['ci_high'])}" if speedup["ci_high"] is not None else "upwards"
-    return f"{words.figure(speedup['ratio'])}× ({words.figure(speedup['ci_low'])} {high})"
-
-
-def _time(side: str) -> Callable[[Result], str]:
-    def time(result: Result) -> str:
-        timing = (result.get(side) or {}).get("timing")
-        if not timing:
-            return words.NONE
-        sure = f" ± {words.share(timing['relative_ci'])}" if timing.get("relative_ci") is not None else ""
-        return f"{words.duration(timing['latency_ms'], 4)}{sure}"
-
-    return time
-
-
-def _right_calls(result: Result) -> str:
-    comparison = result["kernel_exec_result"].get("comparison")
-    return (
-        f"{words.count(comparison['calls_passed'])} of {words.count(comparison['calls'])}" if comparison else words.NONE
-    )
-
-
-def _launches(result: Result) -> str:
-    timing = result["kernel_exec_result"].get("timing") or {}
-    return words.plain(timing.get("launches"))
-
-
-def _headroom(result: Result) -> str:
-    return words.figure((result["kernel_exec_result"].get("headroom") or {}).get("ratio"))
-
-
-def _flags(result: Result) -> str:
-    return "; ".join(flag["message"] for flag in evidence.flags(result)) or "none"
-
-
-def _device(result: Result) -> str:
-    where = result.get("environment") or {}
-    return str(where.get("gpu_name") or where.get("device") or words.NONE)
-
-
-def _reference(result: Result) -> str:
-    return str(((result.get("ref_result") or {}).get("metadata") or {}).get("digest") or words.NONE)[:12]
-
-
-FIGURES: tuple[tuple[str, Callable[[Result], str]], ...] = (
-    ("Speed-up (95 % interval)", _speedup),
-    ("A call", _time("kernel_exec_result")),
-    ("A call of the reference", _time("ref_result")),
-    ("Time over the least time", _headroom),
-    ("Launches a call", _launches),
-    ("Right calls", _right_calls),
-    ("Flags", _flags),
-    ("Device", _device),
-    ("Reference", _reference),
-)
-"""The rows of the table of figures."""
 
 
 @dataclass(frozen=True)

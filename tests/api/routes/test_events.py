@@ -155,10 +155,10 @@ def test_silence_is_filled_and_a_stream_ends(
 def test_stream_beyond_the_waiting_places_is_refused(client: FlaskClient, stream: Streams) -> None:
     context: AppContext = client.application.extensions[KEY]
     taken = 0
-    while context.long_poll.enter():
+    while context.long_poll.hub.try_enter():
         taken += 1
     for _ in range(2):
-        context.long_poll.leave()
+        context.long_poll.hub.leave()
     try:
         job_id = submit(client)
         held = [stream(job_id) for _ in range(2)]
@@ -174,16 +174,16 @@ def test_stream_beyond_the_waiting_places_is_refused(client: FlaskClient, stream
         assert free_places(context.long_poll) == 2, "every place was given back"
     finally:
         for _ in range(taken - 2):
-            context.long_poll.leave()
+            context.long_poll.hub.leave()
 
 
 def free_places(long_poll: LongPoll) -> int:
     """How many more clients may wait."""
     free = 0
-    while long_poll.enter():
+    while long_poll.hub.try_enter():
         free += 1
     for _ in range(free):
-        long_poll.leave()
+        long_poll.hub.leave()
     return free
 
 

@@ -233,7 +233,7 @@ def test_cleanup(client: FlaskClient, records: JobStore) -> None:
 def test_no_place_to_wait(client: FlaskClient) -> None:
     context: AppContext = client.application.extensions[KEY]
     places = 0
-    while context.long_poll.enter():
+    while context.long_poll.hub.try_enter():
         places += 1
     try:
         answer = client.post("/evaluate?wait=30", json=BODY)
@@ -242,7 +242,7 @@ def test_no_place_to_wait(client: FlaskClient) -> None:
         assert (answer.status_code, answer.headers["Retry-After"]) == (200, "5")
     finally:
         for _ in range(places):
-            context.long_poll.leave()
+            context.long_poll.hub.leave()
     assert places * PROCESSES >= 500 and places < THREADS, "hundreds may wait, and threads are left for who submits"
 
 

@@ -14,7 +14,6 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 
-from api.pages.facts import measuring
 from api.pages.stages import MEANS
 from domain.flags import Flag, FlagCode
 from domain.job import Stage
@@ -394,7 +393,7 @@ def test_what_the_sanitizer_found_is_told_as_a_wrong_result_is(client: FlaskClie
     [
         (device_answers.sanitizer(), "Clean compute-sanitizer found nothing wrong"),
         ({"status": "unavailable", "reason": "no GPU", "tools": {}, "seconds": 0.0}, "not to its end: no GPU."),
-        ({"status": None, "tools": {"memcheck": {"findings": 7}, "racecheck": None}}, "no reason was given"),
+        ({"status": "unavailable", "reason": None, "tools": {}, "seconds": 0.0}, "no reason was given"),
     ],
 )
 def test_what_else_may_become_of_the_sanitizer(
@@ -418,6 +417,7 @@ def test_figures_of_another_form_break_no_page(client: FlaskClient, records: Job
     body = results.evaluated(
         sanitizer=device_answers.sanitizer(device_answers.finding(kind=EVIL, message=EVIL, file=EVIL))
     )
+    body["kernel_exec_result"]["build"] |= {"notes": 7, "arch": [EVIL], "entry": {EVIL: EVIL}}
     body["kernel_exec_result"]["metadata"]["device_metrics"] = {
         "status": "measured",
         "candidate": side,
@@ -460,10 +460,11 @@ def test_without_counted_operations_there_is_no_drawing(client: FlaskClient, rec
     assert "roofline" not in report(client, completed(client, records, results.evaluated())).text
 
 
-def test_times_of_several_processes_are_told_as_their_range() -> None:
-    several = asdict(results.timing(0.0124)) | {"per_process_ms": [0.0123, 0.0126, 0.0121]}
-    assert dict(measuring(several))["Processes"] == "3: 12.1 µs to 12.6 µs"
-    assert "Processes" not in dict(measuring(asdict(results.timing(0.0124))))
+def test_times_of_several_processes_are_told_as_their_range(client: FlaskClient, records: JobStore) -> None:
+    body = results.evaluated()
+    assert "Processes" not in report(client, completed(client, records, body)).text
+    body["kernel_exec_result"]["timing"]["per_process_ms"] = [0.0123, 0.0126, 0.0121]
+    assert "Processes 3: 12.1 µs to 12.6 µs" in report(client, completed(client, records, body)).text
 
 
 @pytest.mark.parametrize(

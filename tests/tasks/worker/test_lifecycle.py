@@ -225,7 +225,7 @@ def test_a_cancelled_jobs_runner_is_killed(worker: psutil.Process, records: JobS
     assert gone, "long before its own time is over"
     until(lambda: seen(records, job_id).state is State.CANCELLED)
     context: AppContext = app.extensions[KEY]
-    context.long_poll.close()
+    context.long_poll.hub.close()
 
 
 def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(

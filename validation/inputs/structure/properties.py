@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import torch
 
+from validation.compare.bitwise import blocks
+
 SETS = 3
 """Number of sets to seek structure in: two are needed at least, three exclude most chances."""
 PIECE = 1 << 24
@@ -81,7 +83,6 @@ class Property:
 
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
-    """All properties that the tensor has."""
     # A corner of a single row is all of it.
     return [one for one in _candidates(tensor) if 1 < one.width == tensor.dim() or holds(one, tensor)]
 
@@ -116,17 +117,7 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
 
 def row_blocks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
     """Cuts tensors with the same leading dimensions into views of whole rows, of at most PIECE elements if they can."""
-    first = tensors[0]
-    if first.numel() == 0:
-        return
-    if first.dim() < 2 or first.numel() <= PIECE:
-        yield tuple(tensors)
-    elif first.shape[0] == 1:
-        yield from row_blocks([tensor[0] for tensor in tensors])
-    else:
-        rows = max(1, PIECE // (first.numel() // first.shape[0]))
-        for parts in zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True):
-            yield from row_blocks(parts)
+    return blocks(tensors, PIECE, whole_rows=True)
 
 
 def corner(tensor: torch.Tensor) -> torch.Tensor:
@@ -148,7 +139,6 @@ def row_sums(rows: torch.Tensor, kind: Kind) -> torch.Tensor:
 
 
 def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
-    """Properties that a corner of the tensor has."""
     if tensor.dim() == 0 or tensor.numel() < 2:
         return
     is_whole = Property(Kind.WHOLE)

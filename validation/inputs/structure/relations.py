@@ -76,7 +76,6 @@ class Relation:
         return FUNCTIONS[self.function](source)
 
     def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether it is so in this set."""
         source, target = tensors[self.source], tensors[self.target]
         if self.function == "transposed":
             return source.dim() > 1 and target.shape == source.mT.shape and _equal("equal to", source, target.mT)

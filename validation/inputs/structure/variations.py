@@ -44,8 +44,6 @@ or an interval, corners of a triangle or a box."""
 
 
 class Variation(StrEnum):
-    """How a set is varied."""
-
     VALUES = "values"
     SKEWED = "skewed indices"
     EQUAL = "equal indices"
@@ -135,7 +133,7 @@ def _values(
     for one in structure.find(Kind.LOG_SUM):
         yield _with_sum(drawn.exp(), replace(one, value=1.0)).log_()
     if any(not one.value for one in structure.find(Kind.SUM)):
-        yield _scaled(drawn)
+        yield _copy(drawn).mul_(SHRUNK)
         return
     uneven = _uneven(drawn, structure)
     for kind in ORDERS:
@@ -189,10 +187,6 @@ def _with_norm(uneven: torch.Tensor, one: Property) -> torch.Tensor:
     return varied
 
 
-def _scaled(drawn: torch.Tensor) -> torch.Tensor:
-    return _copy(drawn).mul_(SHRUNK)
-
-
 def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """The same orthonormal vectors in another order, some with the opposite sign; of rotations other rotations."""
     rows, columns = (_order(size, generator) for size in drawn.shape[-2:])
@@ -231,7 +225,6 @@ def _indices(
 
 
 def _chosen(drawn: torch.Tensor, units: tuple[int, ...], numbers: torch.Tensor) -> torch.Tensor:
-    """The units of those numbers, in that order."""
     first = tuple(range(len(units)))
     moved = drawn.movedim(units, first)
     return moved.reshape(-1, *moved.shape[len(units) :])[numbers].reshape(moved.shape).movedim(first, units)
