@@ -19,6 +19,7 @@ from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
 from tasks.node.periodic_thread import PeriodicThread
+from tasks.node.redis_client import require_writes
 
 EVERY_S = 2.0
 SURE_S = 6.0
@@ -67,6 +68,8 @@ class Reconciler:
         if not self._hold_lock():
             self._suspected.clear()
             return
+        # While Redis takes no writes, owners cannot report either: the pass fails, and suspicions are dropped.
+        require_writes(self._redis)
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from kombu import Producer
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
 from domain.job import State
 from tasks.app import app
@@ -25,6 +26,7 @@ from tasks.worker import reconciler
 from tasks.worker.reconciler import LOCK, Reconciler
 from tests.tasks.broker import published_to
 from tests.tasks.example_jobs import EVALUATE, report, seen, until
+from tests.tasks.node.refusing_redis import full_memory
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +164,22 @@ def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: 
         looker.run_once()
     assert seen(job_records, "a").attempt == 1
     assert messages(redis) == []
+
+
+def test_nobody_is_suspected_while_redis_takes_no_writes(
+    looker: Reconciler, job_records: JobStore, redis: Redis
+) -> None:
+    """Owners cannot report either. A pass that fails drops all suspicions."""
+    job_records.create("a", EVALUATE)
+    assert job_records.claim("w") is not None
+    with full_memory(redis):
+        until(lambda: job_records.abandoned() == [("a", 1)])
+        for _ in range(2):
+            with pytest.raises(OutOfMemoryError):
+                looker.run_once()
+    assert job_records.pulse("a", 1) == "go on"
+    looker.run_once()
+    assert seen(job_records, "a").attempt == 1
 
 
 def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: JobStore) -> None:
