@@ -282,7 +282,11 @@ def register(app: APIFlask) -> None:
     @app.errorhandler(OperationalError)
     def _no_broker(error: Exception) -> Response:
         _log.error("broker: %s", error)
-        wrong = "takes no writes: its memory or disk is full" if isinstance(error, WritesRefused) else "does not answer"
+        wrong = (
+            "takes no writes: its memory or disk is full, or it is a replica"
+            if isinstance(error, WritesRefused)
+            else "does not answer"
+        )
         # A silent Redis executes a command later that was sent to it, and a pipeline may be refused in part.
         detail = f"the broker {wrong}. {MAYBE_RECORDED}"
         return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

@@ -42,7 +42,7 @@ class RetryRefusedWrites(Retry):
                 return do()
             except ResponseError as error:
                 if error.status_code in REFUSAL_CODES or REFUSAL_TEXT.search(str(error)):
-                    raise WritesRefused(f"Redis takes no writes: {error}") from error
+                    raise WritesRefused(f"Redis takes no writes: {str(error).rstrip('.')}") from error
                 raise
 
         return super().call_with_retry(attempt, *others, **named)
