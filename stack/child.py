@@ -52,6 +52,7 @@ class Child:
     program: Program
     process: subprocess.Popen[bytes]
     started: float
+    last_line: str = ""
     _partial: bytes = field(default=b"", repr=False)
     _recorded_descendants: set[psutil.Process] = field(default_factory=set, repr=False)
 
@@ -92,7 +93,10 @@ class Child:
         *lines, self._partial = (self._partial + data).split(b"\n")
         if ended or len(self._partial) > MAX_LINE:
             lines, self._partial = [*lines, self._partial], b""
-        return [line.decode(errors="replace").rstrip() for line in lines if line.strip()], ended
+        texts = [line.decode(errors="replace").rstrip() for line in lines if line.strip()]
+        if texts:
+            self.last_line = texts[-1]
+        return texts, ended
 
     def ask_to_stop(self) -> None:
         self._recorded_descendants |= self._descendants()

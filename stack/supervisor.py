@@ -155,13 +155,16 @@ class Supervisor:
             return
         if slot.child.running:
             return
-        name, status = slot.program.name, slot.child.process.returncode
+        name, child = slot.program.name, slot.child
         self.deaths[name] = self.deaths.get(name, 0) + 1
-        lived = time.monotonic() - slot.child.started
+        lived = time.monotonic() - child.started
         self._kill(slot)
         slot.pause = FIRST_PAUSE_S if lived > STEADY_S else min(slot.pause * 2, LONGEST_PAUSE_S)
         slot.due = time.monotonic() + slot.pause
-        self.log.line(STACK_NAME, f"{name} ended with status {status}; it is started again in {slot.pause:g} s")
+        how = f"{name} ended with status {child.process.returncode}"
+        # The console has not shown a quiet program's lines, and the last one mostly says why.
+        why = f", after the line {child.last_line!r}" if slot.program.quiet and child.last_line else ""
+        self.log.line(STACK_NAME, f"{how}{why}; it is started again in {slot.pause:g} s")
 
     def _unregister(self, child: Child) -> None:
         if child.pipe in self._selector.get_map():

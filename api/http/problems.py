@@ -25,6 +25,7 @@ from api.pages.rendering import page
 from api.schemas.fields import MISSING, REMOVE, UNKNOWN
 from api.schemas.suggestions import question, similar_name
 from domain.settings import MIB, settings
+from tasks.node.redis_client import WritesRefused
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
@@ -33,6 +34,9 @@ PAGES = frozenset({"dashboard", "report", "pages", "jobs.listing", "batches"})
 MOST_ERRORS = 100
 """Maximum number of errors listed for one body: a body with a hundred thousand errors would get a response of
 megabytes."""
+MAYBE_RECORDED = (
+    "What was submitted may be recorded all the same; sent again with the same Idempotency-Key it is judged once"
+)
 _ABOUT_THE_BODY = (400, 408, 413, 503)
 _MAX_SUMMARISED = 5
 _MESSAGE_CHARS = 600
@@ -275,5 +279,11 @@ def register(app: APIFlask) -> None:
     @app.errorhandler(OperationalError)
     def _no_broker(error: Exception) -> Response:
         _log.error("broker: %s", error)
-        detail = "the broker does not answer, so nothing was accepted; try again in a few seconds"
+        wrong = (
+            "takes no writes: its memory or disk is full, or it is a replica"
+            if isinstance(error, WritesRefused)
+            else "does not answer"
+        )
+        # A silent Redis executes a command later that was sent to it, and a pipeline may be refused in part.
+        detail = f"the broker {wrong}. {MAYBE_RECORDED}"
         return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

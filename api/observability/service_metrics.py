@@ -19,6 +19,7 @@ from domain.job import State
 from domain.settings import settings
 from tasks.jobs.counters import BUCKETS_S, CACHE_COUNTERS
 from tasks.jobs.job_store import JobStore
+from tasks.node.redis_client import require_writes
 
 Counters = dict[str, float]
 
@@ -44,13 +45,17 @@ class ServiceCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        collected: list[Metric] = []
+        usable = False
         try:
             counters = self._records.counters()
             collected = [*self._jobs(counters), *worker_metrics(self._redis, counters)]
+            require_writes(self._redis)
+            usable = True
         except RedisError:
-            collected = []
-        up = GaugeMetricFamily("kernel_eval_broker_up", "Whether Redis answers the API.")
-        up.add_metric([], bool(collected))
+            pass  # The gauge says so, and the alert on it.
+        up = GaugeMetricFamily("kernel_eval_broker_up", "Whether Redis answers the API and takes its writes.")
+        up.add_metric([], usable)
         yield up
         yield from collected
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from api.http.problems import FieldError, Kind, Problem, invalid
+from api.http.problems import MAYBE_RECORDED, FieldError, Kind, Problem, invalid
 from api.observability.stats import job_stats, stats_body
 from api.pages import next_step
 from api.schemas.batch import line, progress
@@ -103,7 +103,7 @@ def _problems() -> dict[str, Problem]:
         Kind.IDEMPOTENCY_KEY_REUSED: "this key was used for another request; choose a new one",
         Kind.TOO_MANY_REQUESTS: "more requests than this key may send; try again after Retry-After",
         Kind.JOB_FAILED: "the job failed after 3 attempts; submit it again",
-        Kind.BROKER_UNREACHABLE: "the broker does not answer, so nothing was accepted; try again in a few seconds",
+        Kind.BROKER_UNREACHABLE: f"the broker does not answer. {MAYBE_RECORDED}",
     }
     problems = [invalid(fields, {"kernel": {"kernel_type": "cudnn"}}), *(Problem(*item) for item in details.items())]
     return {str(problem.status_code): problem for problem in problems}

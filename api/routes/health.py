@@ -17,6 +17,7 @@ from api.observability.stats import job_stats
 from domain.job import State
 from tasks.fleet.heartbeat import WorkerView, workers
 from tasks.node.broker_settings import CODES, BrokerWarning
+from tasks.node.redis_client import WritesRefused, require_writes
 
 blueprint = APIBlueprint("health", __name__, tag="Service")
 
@@ -67,8 +68,11 @@ def health() -> Response:
         warnings = app_context().broker.warnings()
         if alive and all(worker.quarantined for worker in alive):
             reasons.append("every worker is quarantined: its device failed job after job; see `workers`, and the cards")
+        require_writes(app_context().redis)
         if not alive:
             reasons.append("no worker has been heard of in the last seconds: start one, or read its log")
+    except WritesRefused as error:
+        reasons.append(f"{error}: free its memory or disk; running jobs wait about 2 minutes for that")
     except RedisError as error:
         reasons.append(f"the broker cannot be asked ({type(error).__name__}): start Redis, or check CELERY_BROKER_URL")
     body = {

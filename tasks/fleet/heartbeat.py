@@ -95,6 +95,14 @@ def workers(redis: Redis) -> list[WorkerView]:
     return [one for one in alive if one is not None]
 
 
+def limit_heartbeats(redis: Redis) -> None:
+    """Let no heartbeat count for longer than TTL_S from now, as one from before Redis' clock was set back would."""
+    with redis.pipeline(transaction=False) as pipe:
+        for name in redis.smembers(NAMES):
+            pipe.expire(f"worker:{text(name)}", TTL_S, lt=True)
+        pipe.execute()
+
+
 def _parsed(name: str, note: str | bytes) -> WorkerView | None:
     known = {each.name for each in fields(WorkerView)}
     try:

@@ -266,17 +266,21 @@ class JobStore:
         return float(oldest[0][1]) if oldest else None
 
     def abandoned(self) -> list[tuple[str, int]]:
-        """Active jobs whose owner sent no pulse for PULSE_TTL_S, as pairs of job id and attempt."""
+        """Active jobs whose owner sent no pulse for PULSE_TTL_S, as pairs of job id and attempt.
+
+        No pulse counts for longer than that from now: one from before Redis' clock was set back would, for hours.
+        """
         with self._redis.pipeline(transaction=False) as pipe:
             for state in ACTIVE:
                 pipe.zrange(f"jobs:state:{state.value}", 0, -1)
             active = [text(job_id) for ids in pipe.execute() for job_id in ids]
         with self._redis.pipeline(transaction=False) as pipe:
             for job_id in active:
+                pipe.expire(f"job:{job_id}:owner", PULSE_TTL_S, lt=True)
                 pipe.exists(f"job:{job_id}:owner")
                 pipe.hget(f"job:{job_id}", "attempt")
             facts = pipe.execute()
-        pairs = zip(active, facts[::2], facts[1::2], strict=True)
+        pairs = zip(active, facts[1::3], facts[2::3], strict=True)
         return [(job_id, int(attempt)) for job_id, owned, attempt in pairs if not owned and attempt is not None]
 
     def list(

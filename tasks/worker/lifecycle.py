@@ -17,6 +17,7 @@ from celery.signals import (
     after_setup_task_logger,
     celeryd_after_setup,
     task_failure,
+    task_revoked,
     worker_init,
     worker_process_init,
     worker_process_shutdown,
@@ -225,14 +226,25 @@ def note_lost_child(exception: BaseException, task_id: str, **_: Any) -> None:
     """In the main process: requeue the job of a pool child that died or hit the hard limit; no fault of the kernel."""
     if not isinstance(exception, WorkerLostError | TimeLimitExceeded):
         return
+    _requeue_under(task_id, str(exception))
+
+
+def note_terminated_child(request: Any, terminated: bool, **_: Any) -> None:
+    """In the main process: requeue the job whose task an operator terminated (`revoke`), which is no task's failure."""
+    if terminated:
+        _requeue_under(request.id, "an operator terminated its task", proven=False)
+
+
+def _requeue_under(task_id: str, reason: str, *, proven: bool = True) -> None:
+    """Requeue the job that runs under this message, whose pool child is gone. `proven` as in `JobStore.requeue`."""
     records = JobStore(connect(), settings().job_ttl)
     try:
         running = records.queue.running_under(task_id)
         if running is not None:
             job_id, attempt = running
             with log_config.about(job_id=job_id, attempt=attempt):
-                log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, exception)
-                requeue_or_end(records, job_id, attempt, str(exception))
+                log.error("job %s: attempt %d: its worker process died: %s", job_id, attempt, reason)
+                requeue_or_end(records, job_id, attempt, reason, proven=proven)
     except RedisError as error:
         log.warning("message %s: its worker process died; the reconciler will requeue its job: %s", task_id, error)
 
@@ -252,3 +264,4 @@ worker_process_init.connect(set_up_child)
 worker_process_init.connect(trace_child)
 worker_process_shutdown.connect(close_worker)
 task_failure.connect(note_lost_child)
+task_revoked.connect(note_terminated_child)

@@ -14,11 +14,12 @@ from redis import Redis
 from redis.exceptions import LockError, RedisError
 
 from tasks.evaluation.celery_task import requeue_or_end
-from tasks.fleet.heartbeat import workers
+from tasks.fleet.heartbeat import limit_heartbeats, workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
 from tasks.node.periodic_thread import PeriodicThread
+from tasks.node.redis_client import require_writes
 
 EVERY_S = 2.0
 SURE_S = 6.0
@@ -67,8 +68,11 @@ class Reconciler:
         if not self._hold_lock():
             self._suspected.clear()
             return
+        # While Redis takes no writes, owners cannot report either: the pass fails, and suspicions are dropped.
+        require_writes(self._redis)
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
+        limit_heartbeats(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
         for queue in self._records.queue.all():
             if queue.worker is not None and queue.worker not in active:
@@ -90,6 +94,8 @@ class Reconciler:
 
     def _hold_lock(self) -> bool:
         """Keep the lock of the last pass, or take it if no reconciler has it."""
+        # A lock that a dead one took before Redis' clock was set back would last for hours.
+        self._redis.expire(LOCK, LOCK_TTL_S, lt=True)
         try:
             return bool(self._lock.reacquire())
         except LockError:

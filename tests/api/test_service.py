@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from flask.testing import FlaskClient
 from redis import Redis
@@ -14,6 +16,7 @@ from tasks.node.device_info import Device
 from tests.api.payloads import RELU, kernel
 from tests.api.routes.test_jobs import RESULT, claimed
 from tests.conftest import free_port
+from tests.tasks.node.refusing_redis import full_memory
 
 
 def test_without_a_worker(client: FlaskClient) -> None:
@@ -133,3 +136,20 @@ def test_every_answer_has_the_id_of_its_request(client: FlaskClient) -> None:
     for bad in ("a b", "x" * 129, "<script>", ""):
         given = client.get("/stats", headers={"X-Request-Id": bad}).headers.getlist("X-Request-Id")
         assert len(given) == 1 and given[0] != bad and len(given[0]) == 32
+
+
+def test_a_broker_that_takes_no_writes_is_said_to(client: FlaskClient, redis: Redis, records: JobStore) -> None:
+    Heartbeat(redis, "gpu0@node", Device("GPU-1", 0, "NVIDIA H200", "h200"), 4, {}).beat()
+    with full_memory(redis):
+        answer, refused = client.get("/health"), client.post("/evaluate", json={"kernel": kernel(RELU, "torch")})
+        metrics = client.get("/metrics").get_data(as_text=True)
+    assert answer.status_code == 503
+    assert len(answer.get_json()["reasons"]) == 1
+    assert re.match(r"Redis takes no writes: .*maxmemory': free its memory", answer.get_json()["reasons"][0])
+    assert (refused.status_code, refused.get_json()["type"]) == (503, "urn:kernel-eval:problem:broker-unreachable")
+    assert "the broker takes no writes: its memory or disk is full, or it is a replica" in refused.get_json()["detail"]
+    assert "kernel_eval_broker_up 0.0" in metrics
+    assert "kernel_eval_records_bytes" in metrics
+    assert records.list() == []
+    assert client.get("/health").status_code == 200
+    assert "kernel_eval_broker_up 1.0" in client.get("/metrics").get_data(as_text=True)

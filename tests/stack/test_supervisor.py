@@ -128,3 +128,18 @@ def test_while_one_drains_the_others_are_looked_after_and_it_is_not_started_agai
     assert (tmp_path / "program.log").read_text().split() == ["finished"]
     assert len(numbers(tmp_path / "pids")) == 1
     assert not any(psutil.pid_exists(pid) for pid in numbers(tmp_path / "others") + numbers(tmp_path / "pids"))
+
+
+def test_the_console_says_why_a_quiet_program_ended(tmp_path: Path) -> None:
+    """Redis, whose own file has all its lines, ends where its disk is full."""
+    body = """
+    script = "echo starting; echo 'the disk is full' >&2; exit 1"
+    supervisor.start(Program("redis", ["bash", "-c", script], dict(os.environ), folder, quiet=True))
+    while supervisor.deaths.get("redis", 0) < 2:
+        supervisor.tick(0.05)
+    supervisor.stop()
+    """
+    assert supervised(tmp_path, "exec sleep 600", body).wait(timeout=DEADLINE_S) == 0
+    lines = (tmp_path / "cuda_eval_server.log").read_text().splitlines()
+    assert [line.count("'the disk is full'") for line in lines if "redis ended with status 1" in line] == [1, 1]
+    assert "starting" not in "".join(lines)

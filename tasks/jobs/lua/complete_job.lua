@@ -43,5 +43,5 @@ update_expected(worker_seconds(), arg.ttl)
 local waited, held_s = stage_seconds('wait_for_device'), device_seconds()
 if waited then observe('device_wait_seconds', waited) end
 if held_s then observe('run_seconds', held_s) end
-observe('end_to_end_seconds', now - get('submitted_at'))
+observe('end_to_end_seconds', math.max(0, now - get('submitted_at')))  -- The clock may have been set back.
 return 1

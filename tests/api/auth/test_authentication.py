@@ -208,6 +208,9 @@ def test_requests_beyond_the_rate_are_told_when_to_come_back(keyed: APIFlask, al
     # As half a minute later: the bucket is kept as the time at which it is full again, in microseconds.
     redis.decrby(f"rate:{slow.key_id}", 30_000_000)
     assert [slow("GET", "/stats").status_code for _ in range(3)] == [200, 429, 429]
+    # As after Redis' clock was set back by an hour.
+    redis.incrby(f"rate:{slow.key_id}", 3600_000_000)
+    assert 1 <= int(slow("GET", "/stats").headers["Retry-After"]) <= 30
 
 
 def test_the_rate_holds_for_clients_at_once(keyed: APIFlask) -> None:

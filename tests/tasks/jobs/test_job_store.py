@@ -363,6 +363,17 @@ def test_looking_into_a_kernel_is_counted_as_what_it_is(records: JobStore, redis
     assert records.counters()["run_seconds:count"] == 1
 
 
+def test_no_time_is_negative_after_the_clock_was_set_back(records: JobStore, redis: Redis) -> None:
+    records.create("a", EVALUATE)
+    for field in ("submitted_at", "since"):
+        redis.hincrbyfloat("job:a", field, 3600)
+    attempt = run_to(records, "a", Stage.WAIT_FOR_DEVICE, Stage.LOAD, Stage.TIME)
+    assert records.complete("a", attempt, body("a"))
+    sums = {name: figure for name, figure in records.counters().items() if name.endswith(("_seconds:sum", ":min"))}
+    assert len(sums) >= 10
+    assert all(figure >= 0 for figure in sums.values()), sums
+
+
 def test_counters_are_true_under_threads(records: JobStore) -> None:
     def live(name: str) -> None:
         for number in range(25):

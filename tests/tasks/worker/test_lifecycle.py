@@ -24,9 +24,10 @@ from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
 from domain.settings import SANDBOX_LAYERS
+from tasks.app import app
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.submit import submit
+from tasks.jobs.submit import message_id, submit
 from tests.child_processes import command_line
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -129,6 +130,19 @@ def test_a_killed_pool_child_costs_an_attempt_not_the_job(
     after = submit(records, request(RIGHT)).job_id
     until(lambda: ended(records, after), START_S)
     assert seen(records, after).state is State.COMPLETED
+
+
+def test_a_task_that_an_operator_terminates_costs_an_attempt_and_is_no_fault_of_the_worker(
+    worker: psutil.Process, records: JobStore, redis: Redis
+) -> None:
+    job_id = submit(records, request(HANGS)).job_id
+    until(lambda: seen(records, job_id).stage in (Stage.VALIDATE, Stage.TIME), START_S)
+    app.control.revoke(message_id(job_id, 1), terminate=True, signal="SIGKILL")
+    until(lambda: seen(records, job_id).attempt == 2)
+    assert [entry.reason for entry in seen(records, job_id).failed_attempts] == ["an operator terminated its task"]
+    assert redis.hlen("workers:faults") == 0
+    records.cancel(job_id)
+    until(lambda: seen(records, job_id).state is State.CANCELLED)
 
 
 def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(

@@ -11,9 +11,11 @@ from dataclasses import replace
 import pytest
 from kombu import Producer
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
 from domain.job import State
 from tasks.app import app
+from tasks.fleet import heartbeat
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs import job_store
 from tasks.jobs.admission import NewJob
@@ -25,6 +27,7 @@ from tasks.worker import reconciler
 from tasks.worker.reconciler import LOCK, Reconciler
 from tests.tasks.broker import published_to
 from tests.tasks.example_jobs import EVALUATE, report, seen, until
+from tests.tasks.node.refusing_redis import full_memory
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +165,40 @@ def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: 
         looker.run_once()
     assert seen(job_records, "a").attempt == 1
     assert messages(redis) == []
+
+
+def test_nobody_is_suspected_while_redis_takes_no_writes(
+    looker: Reconciler, job_records: JobStore, redis: Redis
+) -> None:
+    """Owners cannot report either. A pass that fails drops all suspicions."""
+    job_records.create("a", EVALUATE)
+    assert job_records.claim("w") is not None
+    with full_memory(redis):
+        until(lambda: job_records.abandoned() == [("a", 1)])
+        for _ in range(2):
+            with pytest.raises(OutOfMemoryError):
+                looker.run_once()
+    assert job_records.pulse("a", 1) == "go on"
+    looker.run_once()
+    assert seen(job_records, "a").attempt == 1
+
+
+def test_what_died_before_the_clock_was_set_back_is_noticed_in_time(
+    looker: Reconciler, job_records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis keeps the time at which a key expires: by a clock that is set back an hour, that is an hour later."""
+    monkeypatch.setattr(heartbeat, "TTL_S", 1)
+    monkeypatch.setattr(reconciler, "LOCK_TTL_S", 1)
+    Heartbeat(redis, "w", CPU, 1, {}).beat()
+    job_records.create("a", EVALUATE)
+    assert job_records.claim("w") is not None
+    submit(job_records, EVALUATE, job_id="b", worker="w")
+    redis.set(LOCK, "of a dead reconciler")
+    for key in ("job:a:owner", "worker:w", LOCK):
+        redis.expire(key, 3600)
+    look_until(looker, lambda: seen(job_records, "a").state is State.QUEUED)
+    look_until(looker, lambda: not job_records.queue.jobs(queue_of_worker("w"), 9))
+    assert heartbeat.workers(redis) == []
 
 
 def test_owners_that_keep_dying_end_the_job(looker: Reconciler, job_records: JobStore) -> None:
