@@ -90,6 +90,11 @@ class FlagCode(StrEnum):
         "Triton's interpreter ran the kernel on the CPU: the time says nothing about a GPU.",
         "Submit to a worker with a GPU.",
     )
+    GPU_BUILD_INCOMPLETE = (
+        "gpu_build_incomplete",
+        "The kernel passed on the CPU. Its build for the GPU of BUILD_FOR ended before all was compiled.",
+        "Correct what the message names: a branch that only a GPU takes may fail there.",
+    )
     SHARED_HARDWARE_QUEUE = (
         "shared_hardware_queue",
         "The kernel's streams shared one hardware queue: with separate queues it may be faster.",

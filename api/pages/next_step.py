@@ -127,10 +127,17 @@ _ANYWHERE: _Causes = (
     (r"^.*NameError", "Import or define the name that the message gives."),
     (r"^.*SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
 )
+_OF_TRITON: _Causes = (
+    (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
+    (r"num_warps must be a power of 2", "Launch with a power of two as num_warps, at most 32."),
+    (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
+    (r"out of resource: shared memory", "Make the blocks smaller, or num_stages: a block has less shared memory."),
+    (r"Conflicting meta-parameters", "Leave out of the launch what the autotuner's configurations set."),
+)
+"""What Triton says of a kernel before or while it compiles it, and of its launch."""
 _OF_RUNTIME: _Causes = (
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
-    (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
-    (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
+    *_OF_TRITON,
     (
         r"illegal (?:memory access|address)|misaligned address",
         "Mask loads and stores, and check the strides: an index is out of bounds, or a load is misaligned.",
@@ -147,7 +154,7 @@ _OF_RUNTIME: _Causes = (
 )
 _OF_COMPILING: _Causes = (
     (r"is Markdown's", FENCE),
-    (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
+    *_OF_TRITON,
     (
         r"Entry point '[^'\n]*' not found; the source defines: (?!nothing)",
         "Give a name that the message lists in metadata (class_name, function_name), or none.",
@@ -318,12 +325,12 @@ def of_fields(names: list[str]) -> str:
 
 def _passed(result: Result, kernel: Result) -> str:
     reference, comparison = result.get("ref_result"), kernel.get("comparison") or {}
+    if FlagCode.FIXED_OUTPUTS_PASS in _codes(comparison.get("weak_reference")):
+        return FIXED
     if FlagCode.INTERPRETED in _codes((kernel.get("timing") or {}).get("flags")):
         return INTERPRETED
     if reference is None:
         return NO_REFERENCE
-    if FlagCode.FIXED_OUTPUTS_PASS in _codes(comparison.get("weak_reference")):
-        return FIXED
     if FlagCode.NOT_DETERMINISTIC in _codes((kernel.get("determinism") or {}).get("flags")):
         return FlagCode.NOT_DETERMINISTIC.advice
     speedup = result.get("speedup")

@@ -12,7 +12,7 @@ from api.schemas.fields import FreeObject, ObjectSchema, Part, Text, abbreviate,
 from api.schemas.launch import check_launch
 from domain.contract import IOContract
 from domain.kernel import JITTED, KernelType
-from domain.kernel_guess import LOOKS_LIKE, guess_type, looks_like, other_type
+from domain.kernel_guess import LOOKS_LIKE, guess_type, is_cpp, looks_like, other_type
 from domain.settings import settings
 
 PYTHON_ENTRIES = ("function_name", "class_name", "entry_point")
@@ -39,6 +39,8 @@ _CALLED = re.compile(
     re.MULTILINE,
 )
 """A public function with parameters that makes no inputs. If there is one, and a launch, it is called."""
+_KERNEL = re.compile(r"^[ \t]*@(?:(?:triton|gluon)\.)?(?:jit|autotune|heuristics)\b|\bjit\(", re.MULTILINE)
+"""A kernel. A source without one cannot be bare: the builder says what it is instead, such as no Python."""
 _LAUNCH = re.compile(r"\][ \t]*\(")
 _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
@@ -130,8 +132,14 @@ def _needs_contract(data: dict[str, Any]) -> bool:
     if data["kernel_type"] in JITTED:
         # A Python wrapper that launches its own kernels is called like a torch module.
         metadata, source = data.get("metadata") or {}, data["source_code"]
-        return not (any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata))
+        called = any(metadata.get(key) for key in PYTHON_ENTRIES) or _python(source, metadata)
+        return not called and _is_bare(source)
     return data["kernel_type"] in CONTRACT_REQUIRED
+
+
+def _is_bare(source: str) -> bool:
+    """Whether the source has a kernel, as its lines say or as C++ does."""
+    return _KERNEL.search(source) is not None or is_cpp(source)
 
 
 def _python(source: str, metadata: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from backends.binary import cubin
 from backends.binary.occupancy import REGISTERS, WARP
 from backends.dry_run.fake_tensors import DEVICE
 from backends.dry_run.pretended_cuda import THREADS, Properties, benchmark, capability_of
+from backends.source.triton_errors import explained
 
 
 class PretendedDriver:
@@ -101,7 +102,8 @@ def pretend_triton(arch: str, properties: Properties, around: Callable[[str, Cal
 
     def compiled(src: Any, *args: Any, **kwargs: Any) -> Any:
         compile_launcher()
-        return around(str(getattr(src, "name", "kernel")), lambda: compile_kernel(src, *args, **kwargs))
+        with explained():
+            return around(str(getattr(src, "name", "kernel")), lambda: compile_kernel(src, *args, **kwargs))
 
     triton.compiler.compile = compiled
 

@@ -25,6 +25,8 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
     if callable(executor.grid):
         named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
         executor.grid = executor.grid(inspect.getcallargs(executor.fn, *args, **named))
+    if isinstance(executor.grid, int):
+        raise TypeError(f"the grid is {executor.grid}, and has to be a sequence, such as ({executor.grid},)")
     executor.grid = tuple(executor.grid)
     _original_call(executor, *args, **kwargs)
 
@@ -34,6 +36,10 @@ def _run_first_configuration(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
     every = autotuner.configs
     autotuner.nargs = dict(zip(autotuner.arg_names, args, strict=False))
     autotuner.configs = _allowed(autotuner, kwargs)[:1]
+    for config in autotuner.configs:
+        if conflicts := kwargs.keys() & config.kwargs.keys():
+            # Triton says so before it measures, and with one configuration it does not measure.
+            raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(conflicts))}")
     try:
         return _original_autotuned_run(autotuner, *args, **kwargs)
     finally:

@@ -10,7 +10,5 @@ LANGUAGE = Language(
     module="triton.experimental.gluon",
     package="triton",
     inside_triton=True,
-    # It looks names of modules up before it compiles, for plain Triton too, and an AttributeError leaves it.
-    compilers=("triton/runtime/jit.py:visit_Attribute",),
     preloaded=True,
 )

@@ -28,8 +28,9 @@ from backends.source.argument_binding import (
     binds,
     borrowed_arguments,
     by_position,
-    construct,
+    constructor_arguments,
     contract_arguments,
+    fitting_arguments,
     input_maker,
     keyword_only,
     keywords,
@@ -225,12 +226,19 @@ class PythonExecutable(Executable):
         self._borrows_arguments = kernel.io is None and not self._own.makes_inputs
 
     def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
+        """An instance from the reference's constructor arguments, else from the source's own, else without.
+
+        The reference's are the task's. A candidate often repeats them, with the sizes of another variant.
+        """
         maker = input_maker("get_init_inputs", [module, entry.target])
-        if maker is not None:
+        arguments = fitting_arguments(entry.target, self._on_device(init))
+        if arguments is None and maker is not None:
             seed_everything(seed)
             self._init = self._values("get_init_inputs", maker())
+            arguments = constructor_arguments(entry.target, self._init)
         seed_everything(seed)
-        instance = construct(entry.target, self._init, self._on_device(init))
+        positional, named = arguments or ([], {})
+        instance = entry.target(*positional, **named)
         return instance.to(self._target.device) if isinstance(instance, torch.nn.Module) else instance
 
     def _is_compile_error(self, error: Exception) -> bool:

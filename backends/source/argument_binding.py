@@ -92,20 +92,28 @@ def input_maker(name: str, holders: Sequence[Any], *, by_case: bool = False) -> 
     return None
 
 
-def construct(target: Callable[..., Any], own: list[Any] | None, reference_arguments: list[Any] | None) -> Any:
-    """An instance made from the source's own constructor arguments, else from the reference's, else without arguments.
+Arguments = tuple[list[Any], dict[str, Any]]
+"""Positional and keyword arguments of a call."""
 
-    The reference's arguments are used only if they fit and all of them could be serialised. Arguments are `[a, b]`, one
-    dict of keyword arguments, or `[[a, b], {"c": d}]`.
-    """
-    if own is not None:
-        args, keywords = _arguments(target, own)
-        return target(*args, **keywords)
-    if reference_arguments is not None and not leaves(reference_arguments, Unserializable):
-        args, keywords = _arguments(target, reference_arguments)
-        if _fits(target, args, keywords):
-            return target(*args, **keywords)
-    return target()
+
+def constructor_arguments(target: Callable[..., Any], init: list[Any]) -> Arguments:
+    """What `init` means: `[a, b]`, one dict of keyword arguments, or `[[a, b], {"c": d}]`."""
+    match init:
+        case [dict() as keywords] if keywords and _fits(target, [], keywords):
+            return [], keywords
+        case [list() | tuple() as args, dict() as keywords]:
+            # A constructor may also take a list and a dict, but parameters that match come first.
+            if _fits(target, list(args), keywords):
+                return list(args), keywords
+    return init, {}
+
+
+def fitting_arguments(target: Callable[..., Any], reference_init: list[Any] | None) -> Arguments | None:
+    """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised."""
+    if not reference_init or leaves(reference_init, Unserializable):
+        return None
+    args, keywords = constructor_arguments(target, reference_init)
+    return (args, keywords) if _fits(target, args, keywords) else None
 
 
 def by_position(signature: inspect.Signature | None, named: dict[Any, Any]) -> list[Any] | None:
@@ -133,17 +141,6 @@ def _order(signature: inspect.Signature | None) -> list[inspect.Parameter]:
     every = list(signature.parameters.values()) if signature is not None else []
     by_keyword = [each for each in every if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     return [each for each in every if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)] + by_keyword
-
-
-def _arguments(target: Callable[..., Any], init: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    match init:
-        case [dict() as keywords] if keywords and _fits(target, [], keywords):
-            return [], keywords
-        case [list() | tuple() as args, dict() as keywords]:
-            # A constructor may also take a list and a dict, but parameters that match come first.
-            if _fits(target, list(args), keywords):
-                return list(args), keywords
-    return init, {}
 
 
 def _fits(target: Callable[..., Any], args: list[Any], keywords: dict[Any, Any]) -> bool:

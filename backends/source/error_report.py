@@ -18,6 +18,7 @@ from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
+from backends.source.triton_errors import is_rejection, kernel_line, reason_of
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
 from domain.result import Status
@@ -32,7 +33,6 @@ _BACKENDS = ROOT / "backends"
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 BUILD_FAILED = "Error building extension"
-_TRITON_POSITION = re.compile(r"at (\d+):\d+:")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
 _NO_GPU = (
     "No CUDA GPUs are available",
@@ -92,7 +92,7 @@ def fault(
     if (part := _operators_part(error, log, folder)) is not None:
         return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
-    if BUILD_FAILED in text_of(error) or _is_triton_compile_error(error):
+    if BUILD_FAILED in text_of(error) or is_rejection(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
@@ -117,14 +117,6 @@ def _is_beyond_interpreter(error: BaseException) -> bool:
     frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
     code = [frame.f_code for frame in frames if _is_source(frame.f_code.co_filename)]
     return any(_NOT_INTERPRETED in function.co_names for function in code)
-
-
-def _is_triton_compile_error(error: BaseException) -> bool:
-    """Whether Triton rejected the source. It compiles at the first launch, so such errors may come during a run."""
-    return any(
-        kind.__module__.startswith("triton.compiler") and kind.__name__.endswith("Error")
-        for kind in type(error).__mro__
-    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -204,8 +196,11 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     text = text_of(error)
-    if _is_triton_compile_error(error) and (line_of_kernel := kernel_line(text)):
-        return f"{type(error).__name__}: {text.rstrip().splitlines()[-1][:MAX_CHARS]}{line_of_kernel}"
+    if is_rejection(error):
+        reason = reason_of(text)
+        # Without a line of the kernel, that of its launch.
+        where = kernel_line(text) or ("" if reason.endswith("`)") else _at(_raising_line(error)))
+        return f"{type(error).__name__}: {reason}{where}"
     if BUILD_FAILED not in text:
         refused = registry.refused(error)
         if refused and (own := _OWN_LINE.search(text)):
@@ -216,22 +211,14 @@ def _headline(error: BaseException, log: str) -> str:
         # A language may quote all the code that it handed to nvcc, before what nvcc says of it.
         first = first_error(text) if refused and len(text) > MAX_CHARS else None
         told = f"{type(error).__name__}: {first}" if first else summary(error)
-        return f"{told} (line {line.lineno} of the source: `{line.line}`)" if line else told
+        return f"{told}{_at(line)}"
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name
 
 
-def kernel_line(text: str) -> str:
-    """The line that Triton's text is about, in brackets; empty where it names none.
-
-    The text begins with the position and the lines before it, and ends with the reason.
-    """
-    if (position := _TRITON_POSITION.match(text)) is None:
-        return ""
-    lines = text.rstrip().splitlines()[1:-1]
-    quoted = next((line.strip() for line in reversed(lines) if line.strip(" ^")), "")
-    return f" (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
+def _at(line: traceback.FrameSummary | None) -> str:
+    return f" (line {line.lineno} of the source: `{line.line}`)" if line else ""
 
 
 def _build_advice(error: BaseException, log: str, folder: Path) -> str:

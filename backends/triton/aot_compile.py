@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from triton.compiler.errors import CompilationError
 from triton.runtime import driver
-from triton.runtime.errors import PTXASError
 
 from backends.dry_run.pretended_triton import PretendedDriver, compile_launch
+from backends.source.triton_errors import explained, is_rejection
 from backends.triton import cache
 from backends.triton.launch import TritonLaunch, compile_fault
 from domain.contract import IOContract
@@ -24,10 +23,11 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
     before = driver._active
     driver.set_active(PretendedDriver(arch))
     try:
-        compiled = launch.warm_up([_stand_in(argument) for argument in io.args])
-    except (CompilationError, PTXASError) as error:
-        raise compile_fault(launch.name, error) from error
+        with explained():
+            compiled = launch.warm_up([_stand_in(argument) for argument in io.args])
     except Exception as error:
+        if is_rejection(error):
+            raise compile_fault(launch.name, error) from error
         # A kernel's own pruning or heuristics may query the device; the runner then compiles.
         return {"compiled_ahead": False, "notes": [f"compiled at the first call: {type(error).__name__}: {error}"]}
     finally:

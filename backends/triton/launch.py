@@ -10,7 +10,7 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 
 from backends.base import ContractLaunch
-from backends.source.error_report import kernel_line
+from backends.source.triton_errors import is_rejection, kernel_line, reason_of
 from domain.contract import Argument, Dimension, IOContract
 from domain.expression import ExpressionError, dimension
 from domain.fault import KernelFault
@@ -123,8 +123,10 @@ class TritonLaunch(ContractLaunch):
                 **{name: args[index] for name, index in binding.named},
                 **self._options,
             )
-        except CompilationError as error:
-            raise compile_fault(self.name, error) from error
+        except Exception as error:
+            if is_rejection(error):
+                raise compile_fault(self.name, error) from error
+            raise
 
     def warm_up(self, stand_ins: list[Any]) -> Any:
         """Compiles for arguments like these without launching; returns the result of the kernel's own `warmup`."""
@@ -179,6 +181,5 @@ def compile_fault(name: str, error: BaseException) -> KernelFault:
         reason = cause
         if isinstance(reason, CompilationError):
             excerpts.append(str(reason))
-    last = str(reason).strip().splitlines()[-1:] or [type(reason).__name__]
-    message = f"compiling kernel {name}: {last[0]}{kernel_line(excerpts[-1])}"
+    message = f"compiling kernel {name}: {reason_of(str(reason)) or type(reason).__name__}{kernel_line(excerpts[-1])}"
     return KernelFault(Status.COMPILE_ERROR, message, "\n\n".join(excerpts))

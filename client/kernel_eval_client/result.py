@@ -194,6 +194,15 @@ class Result:
         return self.verdict == PASSED
 
     @property
+    def judged(self) -> bool:
+        """Whether the verdict says something about the kernel: False where the reference failed, or where a kernel is
+        `unsupported` by a worker without a GPU. A worker with one gives `unsupported` only for a fault of the kernel.
+        """
+        if self.verdict == "unsupported":
+            return bool(self.environment.get("gpu_name"))
+        return self.verdict != "reference_failed"
+
+    @property
     def runtime_ms(self) -> float | None:
         """Mean ms per call; None when it was not timed."""
         return self.kernel.runtime

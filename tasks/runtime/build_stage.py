@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.base import Artifact, Task
-from backends.dry_run.child import STOPPED
+from backends.dry_run.child import COMPLETED, STOPPED
 from backends.dry_run.example import UNKNOWN, may_compile
 from domain.fault import KernelFault, may_pass_again
+from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status
@@ -28,6 +29,8 @@ from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
 DRY_RUN_SHARE = 0.8
 """The part of the build's time and memory that a dry run may take: what it does not compile, the run compiles."""
+MAX_REASON_CHARS = 300
+"""Characters of a dry run's reason that a flag quotes."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
@@ -242,3 +245,17 @@ def _would_fail_again(fault: KernelFault) -> bool:
 def _without_paths(fault: KernelFault, kernel_run: KernelRun) -> KernelFault:
     message, text = (without_machine_paths(each, kernel_run.folder) for each in (fault.message, fault.log))
     return KernelFault(fault.status, message, text, compiled=fault.compiled)
+
+
+def gpu_build_warning(kernel_run: KernelRun) -> Flag | None:
+    """A warning where the build for the GPU of BUILD_FOR ended before the source's call did.
+
+    A source may take another way on a GPU than it took here, and fail there.
+    """
+    found = kernel_run.build.artifact.facts.get("compiled_for") or {}
+    if found.get("ended", COMPLETED) == COMPLETED:
+        return None
+    names = ", ".join(dict.fromkeys(found.get("compiled") or ())) or "nothing"
+    reason = str(found.get("reason") or found["ended"]).partition("\n")[0][:MAX_REASON_CHARS]
+    message = f"for {found['arch']} {names} was compiled before its call ended: {reason}"
+    return Flag(FlagCode.GPU_BUILD_INCOMPLETE, message, {"arch": found["arch"], "ended": found["ended"]})

@@ -25,6 +25,7 @@ from profiling.window.timed_window import GateClosed, Window
 from tasks.correctness.trials import Trials
 from tasks.correctness.view_outputs import view_outputs_warning
 from tasks.node.gpu_readings import CardReadings
+from tasks.runtime.build_stage import gpu_build_warning
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
 from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
@@ -55,7 +56,7 @@ IN_TURNS = Flag(
 )
 INTERPRETED = Flag(
     FlagCode.INTERPRETED,
-    "run by Triton's interpreter on the CPU, and never compiled: the time says nothing about the speed on a GPU",
+    "run by Triton's interpreter on the CPU: the time says nothing about the speed on a GPU",
 )
 LAUNCHES_UNKNOWN = Flag(
     FlagCode.LAUNCH_COST_UNKNOWN,
@@ -331,6 +332,7 @@ class Timekeeper:
             NOT_CHOSEN if own_queue_unknown else None,
             REPLAYED if self.rounds.request.replay_seed is not None else None,
             *(self.rounds.warnings if is_candidate else ()),
+            gpu_build_warning(kernel_run) if is_candidate else None,
             flags.inputs_came_again(self.rounds.inputs.reused) if is_candidate else None,
             view_outputs_warning(self.kernel_runs) if is_candidate else None,
         ]

@@ -298,6 +298,8 @@ RAW = bytes(range(64))
         {**kernel(TRITON_ADD, "triton"), "metadata": {"function_name": "run"}},
         {**kernel(TRITON_ADD, "triton"), "metadata": {"class_name": "Net"}},
         kernel(f"{TRITON_ADD}\nclass ModelNew(torch.nn.Module): ...", "triton"),
+        kernel("", "triton"),
+        kernel(TRITON_ADD.replace("\n", "\\n"), "triton"),
         kernel(
             f"{TRITON_ADD}\ndef add(x, y): vector_add[_grid(x)](x, y)\ndef _grid(x): ...\ndef get_inputs(): ...",
             "triton",

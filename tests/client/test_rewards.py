@@ -34,6 +34,12 @@ WRONG = RIGHT.replace("x + x", "x * 3")
         ([{"role": "user", "content": "```\nx\n```"}, {"role": "assistant", "content": "```\ny\n```"}], "y\n"),
         ([{"role": "assistant", "content": [{"type": "text", "text": "```\ny\n```"}]}], "y\n"),
         ("```python\r\na = 1\r\n```\r\n", "a = 1\n"),
+        ("<answer>```python\na = 1\n```</answer>", "a = 1\n"),
+        ("```python\na = 1\n```<|im_end|>", "a = 1\n"),
+        ("1. Do\n   ```python\n   def f():\n       g()\n\n   ```", "def f():\n    g()\n\n"),
+        ("   ```python\ndef f():\n    g()\n   ```", "def f():\n    g()\n"),
+        ("```python\ndef f(): ...\n```\nUse it:\n```python\nf()\n```\n```\n3.2x\n```", "def f(): ...\n"),
+        ("```python\ndef f(): ...\n```\nor rather\n```python\ndef g(): ...\n```", "def g(): ...\n"),
         ([], None),
     ],
 )
@@ -54,6 +60,7 @@ def judged(
     }
     told = dict(zip(("ratio", "ci_low", "ci_high", "verdict"), speedup, strict=True)) if speedup else None
     wire = {"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told}
+    wire["environment"] = {"gpu_name": more.pop("gpu_name", "a GPU")}
     return Result.from_dict({**wire, "budget": more.pop("budget", {})})
 
 
@@ -138,6 +145,11 @@ def test_a_trivial_output_that_fails_on_other_inputs_takes_the_bonus_only() -> N
 
 def test_a_reference_that_failed_is_no_reward_at_all() -> None:
     assert Shaping().of_result(judged("reference_failed")).reward is None
+
+
+def test_a_kernel_that_needs_a_gpu_has_no_reward_where_there_is_none() -> None:
+    assert Shaping().of_result(judged("unsupported", gpu_name=None)).reward is None
+    assert Shaping().of_result(judged("wrong_result", gpu_name=None)).reward == 0.0
 
 
 @pytest.mark.parametrize("shaping", [{"failed": 1.0}, {"no_code": 2.0}, {"speed": -1.0}, {"cap": 0.5}])
@@ -290,3 +302,13 @@ def test_a_reference_that_fails_is_warned_of(url: str, caplog: pytest.LogCapture
     (warning,) = caplog.messages
     assert warning.startswith("2 of 3 completions have no reward, because their reference fails; correct it in the")
     assert "nosuch" in warning
+
+
+def test_a_kernel_that_its_worker_cannot_run_is_warned_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    needs_gpu = RIGHT.replace("return x + x", "assert x.is_cuda\n        return x + x")
+    options: Any = {"num_trials": 6, "budget": "quick"}
+    assert KernelReward(url, options=options)([needs_gpu], reference=[TWICE]) == [None]
+    (warning,) = caplog.messages
+    assert warning.startswith("1 of 1 completions have no reward, because their worker has no GPU")
+    with pytest.raises(RuntimeError, match="their worker has no GPU, and they need one"):
+        compute_score("kernels", needs_gpu, TWICE, url=url, **options)

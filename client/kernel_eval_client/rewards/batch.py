@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,10 +16,15 @@ from kernel_eval_client.errors import CallerError, KeyRefused, UnknownJob
 from kernel_eval_client.flow import Retry
 from kernel_eval_client.kernel import Kernel, KernelType, guess_type, torch
 from kernel_eval_client.rewards.extraction import CUDA, Completion, extract
-from kernel_eval_client.rewards.shaping import NO_WORD, Scored, Shaping
+from kernel_eval_client.rewards.shaping import Scored, Shaping
 from kernel_eval_client.submission import KernelLike, Options, Submission
 
 _log = logging.getLogger("kernel_eval_client")
+MEND = {
+    "reference_failed": "their reference fails; correct it in the data set",
+    "unsupported": "their worker has no GPU, and they need one; choose a service whose workers have GPUs",
+}
+"""What to do about a result that says nothing about its completion, by verdict."""
 Reference = str | KernelLike
 """A reference: PyTorch source, a Kernel, or a kernel as JSON."""
 
@@ -28,8 +34,9 @@ class KernelReward:
     """Rewards completions for correct and fast kernels. TRL's GRPO calls it: `reward(completions, reference=[...])`.
 
     A failure of the service gives no reward: None with `errors="none"`, which TRL excludes from its means, and an
-    exception with `errors="raise"`. A reference that fails gives None too, and a warning in the log. A request at fault
-    for another reason than the completion always raises: a key, an option, an invalid reference, arguments.
+    exception with `errors="raise"`. A reference that fails gives None too, and so does a kernel that needs a GPU where
+    the worker has none; both log a warning. A request at fault for another reason than the completion always raises: a
+    key, an option, an invalid reference, arguments.
     """
 
     url: str | None = None
@@ -95,7 +102,7 @@ class KernelReward:
                     for position in positions[digests[finished.index]]:
                         scores[position] = reward
         complete = [score for score in scores if score is not None]
-        _warn_of_references(complete)
+        _warn_of_unjudged(complete)
         return complete
 
     def _submission(
@@ -128,16 +135,15 @@ class KernelReward:
         return Scored(None, type(error).__name__, reason=str(error))
 
 
-def _warn_of_references(scores: Sequence[Scored]) -> None:
-    """Warns of rewards that are None because a reference failed: a trainer would leave them out without a word."""
-    reasons = [score.reason or "" for score in scores if score.verdict in NO_WORD]
-    for reason in dict.fromkeys(reasons):
-        _log.warning(
-            "%d of %d completions have no reward, because their reference fails; correct it in the data set: %s",
-            reasons.count(reason),
-            len(scores),
-            reason.partition("\n")[0],
-        )
+def _warn_of_unjudged(scores: Sequence[Scored]) -> None:
+    """Warns of results that say nothing about a completion: a trainer would leave their rewards out without a word."""
+    unjudged = Counter(
+        (score.verdict, (score.reason or "").partition("\n")[0])
+        for score in scores
+        if score.result is not None and not score.result.judged
+    )
+    for (verdict, reason), count in unjudged.items():
+        _log.warning("%d of %d completions have no reward, because %s: %s", count, len(scores), MEND[verdict], reason)
 
 
 def _is_candidates_fault(error: CallerError) -> bool:

@@ -13,7 +13,15 @@ Completion = str | Sequence[Mapping[str, Any]]
 LANGUAGES = frozenset({"", "python", "py", "python3", "triton", "cuda", "cu", "c++", "cpp", "c"})
 CUDA = frozenset({"cuda", "cu"})
 THOUGHT = "</think>"
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<indent>[ \t]*)(?:<[^<>\n]+>[ \t]*)*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n"
+    r"(?P<source>.*?)^[ \t]*(?P=fence)[ \t]*(?:<[^\n]*)?$",
+    re.MULTILINE | re.DOTALL,
+)
+"""A tag may stand beside a fence: `<answer>` before it, `</answer>` or a template's end of turn behind it."""
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:async[ \t]+def|def|class)[ \t]|\blambda\b|__global__|^[ \t]*#[ \t]*include\b", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -29,19 +37,27 @@ def extract(completion: Completion) -> Extraction:
     """The last closed code block in a language of kernels, after the end of a thought if there is one.
 
     Only the last one: earlier blocks may be discarded attempts. A block without an end was truncated and does not
-    count.
+    count. Nor does one that defines nothing, such as an example of use, if another does.
     """
     text = completion_text(completion).replace("\r\n", "\n")
     if THOUGHT in text:
         text = text.rpartition(THOUGHT)[2]
     elif "<think>" in text:
         return Extraction(None, reason="the thought has no end")
-    blocks = [(language.lower(), source) for _, language, source in _FENCE.findall(text)]
+    blocks = [(block["language"].lower(), _without_indent(block)) for block in _FENCE.finditer(text)]
     blocks = [(language, source) for language, source in blocks if language in LANGUAGES and source.strip()]
     if not blocks:
         return Extraction(None, reason="there is no closed code block")
-    language, source = blocks[-1]
+    language, source = next((block for block in reversed(blocks) if _DEFINITION.search(block[1])), blocks[-1])
     return Extraction(source, language)
+
+
+def _without_indent(block: re.Match[str]) -> str:
+    """The source of a block; one in a list is indented as its fence is, which Python would not accept."""
+    indent, source = block["indent"], block["source"]
+    if not indent or not source.lstrip("\n").startswith(indent):
+        return source
+    return re.sub(rf"^[ \t]{{1,{len(indent)}}}", "", source, flags=re.MULTILINE)
 
 
 def completion_text(completion: Completion) -> str:

@@ -10,9 +10,6 @@ from typing import Any
 from kernel_eval_client.flag import LOWER_PRECISION
 from kernel_eval_client.result import Result
 
-NO_WORD = frozenset({"reference_failed"})
-"""Verdicts that say nothing about the completion: it gets no reward, rather than a low one."""
-
 
 @dataclass(frozen=True)
 class Scored:
@@ -81,7 +78,7 @@ class Shaping:
 
     def of_result(self, result: Result) -> Scored:
         """The reward of a verdict."""
-        if result.verdict in NO_WORD:
+        if not result.judged:
             return Scored(None, result.verdict, reason=result.error, result=result)
         if not result.passed:
             return Scored(self.failed, result.verdict, {"failed": self.failed}, reason=result.error, result=result)

@@ -2,7 +2,7 @@
 
 `ground_truth` is the reference: PyTorch source, or a kernel as JSON. `extra_info` may have the candidate's `io` and
 `kernel_type`. Keywords (`reward_kwargs`) are fields of KernelReward, of Shaping, and options such as `num_trials`. A
-failure of the service raises: verl has no missing rewards.
+failure of the service raises, and so does a kernel that its worker cannot run: verl has no missing rewards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from kernel_eval_client.rewards.batch import KernelReward
+from kernel_eval_client.rewards.batch import MEND, KernelReward
 from kernel_eval_client.rewards.shaping import Scored, Shaping
 from kernel_eval_client.submission import Options
 
@@ -66,5 +66,5 @@ def _plain(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def _number(scored: Scored) -> float:
     if scored.reward is None:
-        raise RuntimeError(f"there is no reward: {scored.verdict}: {scored.reason}; mend the reference in the data set")
+        raise RuntimeError(f"there is no reward, because {MEND.get(scored.verdict, scored.verdict)}: {scored.reason}")
     return scored.reward

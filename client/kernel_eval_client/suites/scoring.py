@@ -14,10 +14,6 @@ from kernel_eval_client.timing import Speedup
 FAST = (0.8, 1.0, 1.5, 2.0)
 BOOTSTRAP_DRAWS = 2000
 _Z = 1.959964
-NOT_JUDGED = frozenset({"reference_failed"})
-NOT_JUDGED_WITHOUT_GPU = frozenset({"unsupported"})
-"""Verdicts that say nothing about the kernel: the reference failed, or the service has no GPU for it. A service with a
-GPU gives `unsupported` only for a fault of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +30,7 @@ class Outcome:
     @property
     def judged(self) -> bool:
         """Whether the result says something about the candidate."""
-        result = self.result
-        if result is None or result.verdict in NOT_JUDGED:
-            return False
-        return result.verdict not in NOT_JUDGED_WITHOUT_GPU or bool(result.environment.get("gpu_name"))
+        return self.result is not None and self.result.judged
 
     @property
     def speedup_is_meaningless(self) -> bool:

@@ -131,6 +131,9 @@ def test_it_is_imperative(sentence: str) -> None:
         (outcome("reference_failed", "inputs and outputs take 4096 MiB"), "Make the inputs smaller"),
         (wrong("the output holds an object of type coroutine, which cannot be compared"), next_step.RETURNABLE),
         (outcome("runtime_error", 'ValueError("arange\'s range must be a power of 2")'), "Make the block a power"),
+        (outcome("compile_error", "AssertionError: num_warps must be a power of 2"), "Launch with a power of two"),
+        (outcome("compile_error", "OutOfResources: out of resource: shared memory"), "Make the blocks smaller"),
+        (outcome("runtime_error", "ValueError: Conflicting meta-parameters: BLOCK"), "Leave out of the launch"),
         (outcome("runtime_error", "EOFError: EOF when reading a line"), next_step.SANDBOX),
         (outcome("compile_error", "CalledProcessError: Command '['pip'", compiled=False), next_step.SANDBOX),
         (

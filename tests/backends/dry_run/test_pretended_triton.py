@@ -227,6 +227,42 @@ def test_a_kernel_that_does_not_compile_is_a_compile_error_of_the_build(tmp_path
     assert caught.value.status is Status.COMPILE_ERROR and not caught.value.compiled
 
 
+REJECTED = {
+    "a mask that is no truth value": (
+        "tl.atomic_add(y, 0.0, tl.sum(tl.load(x + at)))",
+        "must be 1-bit",
+        r"\(line 10 of the source: `tl\.atomic_add\(y, 0\.0, ",
+    ),
+    "a function of Python's": ("tl.store(y + at, torch.relu(tl.load(x + at)))", "Unsupported function referenced", ""),
+    "an unknown instruction": (
+        'tl.store(y + at, tl.inline_asm_elementwise("bogus $0, $1;", "=f,f", [tl.load(x + at)], tl.float32, True, 1))',
+        "PTXASError: ptxas .* Not a name of any known instruction: 'bogus'",
+        "",
+    ),
+    "more shared memory than a block can have": (
+        "at = x + at[:, None] * BLOCK + at[None, :]\n    tl.store(at, tl.dot(tl.load(at), tl.load(at)))",
+        "OutOfResources: out of resource: shared memory, Required: 524288, Hardware limit: 232448",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_what_any_stage_of_the_compiler_rejects_is_a_compile_error(name: str, tmp_path: Path) -> None:
+    body, reason, line = REJECTED[name]
+    source = SCALED.replace("tl.store(y + at, tl.load(x + at, mask=at < n) * by, mask=at < n)", body)
+    with pytest.raises(KernelFault, match=f"calling class ModelNew: .*{reason}.*{line}") as caught:
+        in_builder(kernel(HEAD + source + LAUNCHES["plain"] + CALLED), tmp_path, H200)
+    assert caught.value.status is Status.COMPILE_ERROR
+
+
+def test_an_option_that_the_compiler_refuses_is_a_compile_error(tmp_path: Path) -> None:
+    launch = LAUNCHES["plain"].replace("BLOCK=256", "BLOCK=256, num_warps=3")
+    with pytest.raises(KernelFault, match="num_warps must be a power of 2") as caught:
+        in_builder(kernel(HEAD + SCALED + launch + CALLED), tmp_path, H200)
+    assert caught.value.status is Status.COMPILE_ERROR
+
+
 @pytest.mark.slow
 def test_with_unknown_inputs_of_a_reference_it_is_left_to_the_run(tmp_path: Path) -> None:
     told = in_builder(kernel(HEAD + WRONG + LAUNCHES["plain"] + CALLED), tmp_path, H200, UNKNOWN).facts["dry_run"]

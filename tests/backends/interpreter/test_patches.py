@@ -367,6 +367,13 @@ def test_a_grid_as_triton_takes_it(grid: str, answer: Answer) -> None:
     assert torch.equal(answer(launched, LAUNCHED.replace("GRID", grid), x), 2 * x)
 
 
+def test_a_grid_that_is_a_number_says_what_it_has_to_be(answer: Answer) -> None:
+    with pytest.raises(
+        AssertionError, match=r"^runtime_error: .*the grid is 4, and has to be a sequence, such as \(4,\)"
+    ):
+        answer(launched, LAUNCHED.replace("GRID", "4"), drawn(torch.float32)[0])
+
+
 AUTOTUNED = """
 import torch
 import triton
@@ -402,3 +409,10 @@ def test_an_autotuner_that_asks_for_a_gpu_to_choose_takes_its_first(answer: Answ
     x, _ = drawn(torch.float32)
     source = AUTOTUNED.replace("CAPABILITY", "torch.cuda.get_device_capability()").replace("BLOCK_SIZES", "16, 64")
     assert torch.equal(answer(launched, source, x), 2 * x)
+
+
+def test_an_autotuner_s_parameter_given_to_the_launch_too_is_named_as_triton_does(answer: Answer) -> None:
+    source = AUTOTUNED.replace("CAPABILITY", "").replace("BLOCK_SIZES", "64, 32, 16")
+    source = source.replace("x[half].numel())", "x[half].numel(), BLOCK=16)")
+    with pytest.raises(AssertionError, match=r"^runtime_error: .*Conflicting meta-parameters: BLOCK"):
+        answer(launched, source, drawn(torch.float32)[0])

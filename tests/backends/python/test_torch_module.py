@@ -139,7 +139,7 @@ def test_the_source_can_be_inspected(tmp_path: Path) -> None:
     ["[4]", "(4, 3)", "{'features': 4}", "[[4], {'out': 3}]", "[[], {'features': 4}]", "[[4], {}]"],
 )
 def test_constructor_arguments_of_the_source(init: str, tmp_path: Path) -> None:
-    executable = loaded(kernel(f"{LINEAR}\ndef get_init_inputs():\n    return {init}"), tmp_path, init=[99])
+    executable = loaded(kernel(f"{LINEAR}\ndef get_init_inputs():\n    return {init}"), tmp_path, init=[1, 2, 3])
     assert executable.init_inputs() is not None
     assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
 
@@ -163,6 +163,8 @@ def test_constructor_arguments_of_the_reference(tmp_path: Path) -> None:
     assert executable.init_inputs() is None
     assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
     assert loaded(kernel(RELU), tmp_path, init=[4]).call([torch.ones(1)]).tolist() == [1.0]
+    own = f"{LINEAR}\ndef get_init_inputs():\n    return [99]"
+    assert loaded(kernel(own), tmp_path, init=[4]).call([torch.ones(2, 4)]).shape == (2, 3)
 
 
 def test_a_constructor_that_fails(tmp_path: Path) -> None:

@@ -233,6 +233,10 @@ def test_compile_errors_come_from_the_builder(tmp_path: Path) -> None:
     assert fault.status is Status.COMPILE_ERROR and "K >= 16" in fault.message and "tl.dot" in fault.log
     fault = refusal(of(ADD.replace("x * 1.0", "x * nope"), contract(*TENSORS, N, BLOCK, grid=4)), tmp_path, H200)
     assert "nope is not defined" in fault.message and "return x * nope" in fault.log
+    masked = ADD.replace("tl.store(output_ptr + offsets, ", "tl.atomic_add(output_ptr, 0.0, tl.load(x_ptr)) #")
+    fault = refusal(of(masked, contract(*TENSORS, N, BLOCK, grid=4)), tmp_path, H200)
+    assert fault.status is Status.COMPILE_ERROR and "must be 1-bit" in fault.message
+    assert " of the source: `tl.atomic_add(output_ptr, 0.0, " in fault.message
 
 
 @pytest.mark.usefixtures("own_cache")

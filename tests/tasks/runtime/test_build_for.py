@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings
@@ -51,10 +52,10 @@ def worker() -> Iterator[WorkerContext]:
     settings.cache_clear()
 
 
-def outcome(worker: WorkerContext, extent: int) -> Outcome:
+def outcome(worker: WorkerContext, extent: int, candidate: str = CANDIDATE) -> Outcome:
     kernels: dict[str, Any] = {
         "reference": {"source_code": REFERENCE.replace("EXTENT", str(extent)), "kernel_type": "torch"},
-        "kernel": {"source_code": CANDIDATE, "kernel_type": "torch"},
+        "kernel": {"source_code": candidate, "kernel_type": "torch"},
     }
     return run(Request.from_wire({**kernels, "num_trials": 1, "timeout": 300, "budget": "quick"}), worker).outcome
 
@@ -75,3 +76,16 @@ def test_what_the_interpreter_accepts_and_the_compiler_refuses_is_a_compile_erro
     found = outcome(worker, 8)
     assert found.status is Status.COMPILE_ERROR
     assert str(found.message).startswith("for sm_90: calling class ModelNew") and "K >= " in found.log
+
+
+def test_a_way_that_only_a_gpu_takes_and_that_fails_is_flagged(worker: WorkerContext) -> None:
+    other_way = "        if not x.is_cuda:\n            return x @ x\n"
+    candidate = CANDIDATE.replace("        y = ", f"{other_way}        y = ").replace(
+        "product[(1,)](", "product[(1,)](x, "
+    )
+    found = outcome(worker, 16, candidate)
+    assert found.status is Status.PASSED and found.timing is not None
+    (flag,) = (flag for flag in found.timing.flags if flag.code == FlagCode.GPU_BUILD_INCOMPLETE)
+    assert flag.message.startswith(
+        "for sm_90 nothing was compiled before its call ended: calling class ModelNew: TypeErr"
+    )
