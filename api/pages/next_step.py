@@ -344,6 +344,11 @@ def _timed_out(kernel: Result, timeout: int | None) -> str:
     limit = "the time limit" if timeout is None else f"{timeout} s"
     if not kernel.get("compiled"):
         return f"Compile less, or raise `timeout` (to 600): building it did not end within {limit}."
+    if (kernel.get("build") or {}).get("interpreted"):
+        return (
+            "Make its shapes smaller, or send it to a worker with a GPU: an interpreter ran it here, thousands of times "
+            f"slower, and its calls did not end within {limit}."
+        )
     return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within {limit}."
 
 

@@ -107,6 +107,7 @@ def test_it_is_imperative(sentence: str) -> None:
         (outcome("runtime_error", "PermissionError: [Errno 13] no"), next_step.SANDBOX),
         (outcome("runtime_error", "CUDA error: an illegal memory access"), "Mask loads and stores"),
         (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
+        (outcome("timeout", "timed out", build={"interpreted": True}), "Make its shapes smaller, or send it to a worker"),
         (outcome("timeout", "timed out", compiled=False), "Compile less"),
         (
             outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),
