@@ -127,7 +127,9 @@ _ANYWHERE: _Causes = (
     (r"^.*NameError", "Import or define the name that the message gives."),
     (r"^.*SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
 )
+NO_BACKWARD = "Write the backward that the message misses, or leave out `gradients` to have the outputs judged alone."
 _OF_RUNTIME: _Causes = (
+    (r"has no backward there|its backward gives no gradient", NO_BACKWARD),
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
@@ -346,8 +348,8 @@ def _timed_out(kernel: Result, timeout: int | None) -> str:
         return f"Compile less, or raise `timeout` (to 600): building it did not end within {limit}."
     if (kernel.get("build") or {}).get("interpreted"):
         return (
-            "Make its shapes smaller, or send it to a worker with a GPU: an interpreter ran it here, thousands of times "
-            f"slower, and its calls did not end within {limit}."
+            "Make its shapes smaller, or send it to a worker with a GPU: an interpreter ran it here, which is slow, "
+            f"and its calls did not end within {limit}."
         )
     return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within {limit}."
 
