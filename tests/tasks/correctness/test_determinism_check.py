@@ -194,3 +194,46 @@ def get_inputs():
     found = run(request, worker).outcome.determinism
     assert found is not None and found.processes == 2
     assert all(output.repeats for output in found.outputs) and len(found.outputs) == 2
+
+
+TRAINED = """
+import torch
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, factor):
+        ctx.save_for_backward(x, weight, factor)
+        return (x * weight * factor).sum(1)
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        x, weight, factor = ctx.saved_tensors
+        rows = cotangent[:, None]
+        {split}
+        return rows * weight * factor, (rows * x * factor).sum(0), (rows * x * weight).sum()[None]
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(99))
+    def forward(self, x, factor):
+        return Sum.apply(x, self.weight, factor)
+
+def get_inputs():
+    return [torch.randn(64, 99), torch.rand(1)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "verdict"),
+    [
+        ("", BatchVerdict.INVARIANT),
+        ("rows = rows if len(x) > 40 else rows * (1 + 2e-7)", BatchVerdict.VARIANT),
+    ],
+)
+def test_gradients_of_rows_do_not_depend_on_the_batch_where_those_of_weights_do(
+    split: str, verdict: BatchVerdict, worker: WorkerContext
+) -> None:
+    reference, candidate = (kernel(TRAINED.format(split=each)) for each in ("", split))
+    request = wanted(candidate, reference=reference, gradients=True, timeout=240)
+    batch = found(run(request, worker)).batch
+    assert batch.verdict is verdict and batch.rows == 64 and batch.sizes == [32, 1]
