@@ -63,10 +63,10 @@ def _reduce_by_pairs(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
     axis, arrays = operation.axis, [each.handle.data for each in inputs]
     while (length := arrays[0].shape[axis]) > 1:
         end = length - length % 2
-        combined = _combined(operation, inputs, arrays, slice(0, end, 2), slice(1, end, 2))
+        pairs = [[_part(array, axis, slice(start, end, 2)) for array in arrays] for start in (0, 1)]
         arrays = [
             np.concatenate([new, _part(old, axis, slice(end, None))], axis)
-            for new, old in zip(combined, arrays, strict=True)
+            for new, old in zip(_combined(operation, inputs, *pairs), arrays, strict=True)
         ]
     if not operation.keep_dims:
         arrays = [array.take(0, axis) for array in arrays]
@@ -74,14 +74,15 @@ def _reduce_by_pairs(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
 
 
 def _scan_by_doubling(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
-    """Combines each element with what 1, 2, 4, … before it combine to: the function is associative."""
+    """Combines each element with what the 1, 2, 4, … before it combine to: the function is associative."""
     axis, arrays = operation.axis, [each.handle.data for each in inputs]
     step = 1
-    while step < arrays[0].shape[axis]:
-        combined = _combined(operation, inputs, arrays, slice(None, -step), slice(step, None))
+    while step < (length := arrays[0].shape[axis]):
+        # Whole blocks, whose sizes are powers of two. What the first elements combine to is left out.
+        before = [np.roll(array, step, axis) for array in arrays]
         arrays = [
-            np.concatenate([_part(old, axis, slice(None, step)), new], axis)
-            for new, old in zip(combined, arrays, strict=True)
+            np.concatenate([_part(old, axis, slice(0, step)), _part(new, axis, slice(step, length))], axis)
+            for new, old in zip(_combined(operation, inputs, before, arrays), arrays, strict=True)
         ]
         step *= 2
     return [operation.to_tensor(array, each.dtype) for array, each in zip(arrays, inputs, strict=True)]
@@ -91,13 +92,11 @@ def _part(array: _Array, axis: int, which: slice) -> _Array:
     return array[(slice(None),) * axis + (which,)]
 
 
-def _combined(operation: Any, inputs: tuple[Any, ...], arrays: list[_Array], *sides: slice) -> list[_Array]:
-    """What the source's function gives for both parts of each array, which lie `sides` along the axis."""
+def _combined(operation: Any, inputs: tuple[Any, ...], *sides: list[_Array]) -> list[_Array]:
+    """What the source's function gives for the arrays of both sides, in their own dtypes."""
     arguments = [
-        operation.to_tensor(_part(array, operation.axis, side), each.dtype)
-        for side in sides
-        for array, each in zip(arrays, inputs, strict=True)
+        operation.to_tensor(array, each.dtype) for side in sides for array, each in zip(side, inputs, strict=True)
     ]
     found = operation.combine_fn.fn(*arguments)
     results = found if isinstance(found, tuple) else (found,)
-    return [new.handle.data.astype(old.dtype) for new, old in zip(results, arrays, strict=True)]
+    return [new.handle.data.astype(old.dtype) for new, old in zip(results, sides[0], strict=True)]
