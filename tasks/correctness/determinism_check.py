@@ -67,7 +67,8 @@ class DeterminismCheck:
         try:
             batch = self._try_batches(slots, first, other, outputs)
         except KernelFault as fault:
-            reason = f"the kernel failed on rows of two input sets: {_reason(fault)}"
+            late = fault.status is Status.TIMEOUT
+            reason = _reason(fault) if late else f"the kernel failed on rows of two input sets: {fault.message}"
             batch = Batch(BatchVerdict.UNTESTED, reason=reason)
         return Determinism(1, findings, batch)
 

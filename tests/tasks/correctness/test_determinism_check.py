@@ -99,6 +99,22 @@ def test_calls_that_exceed_the_check_are_told_by_its_own_limit(
     assert determinism.untested == "its calls took more than the 0.5 s of this check"
 
 
+SLOW_AFTER_REPEATS = """same = SEEN[0] is not None and torch.equal(SEEN[0], x)
+    if SEEN[1] > 20 and not same:
+        time.sleep(5)
+    SEEN[:] = [x.clone(), SEEN[1] + same]
+    return y.sum(dim=1)"""
+
+
+def test_calls_on_other_rows_that_exceed_the_check_have_not_failed(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(determinism_check, "CHECK_S", 3.0)
+    batch = found(evaluated(worker, SLOW_AFTER_REPEATS, before="import time\nSEEN = [None, 0]")).batch
+    assert batch.verdict is BatchVerdict.UNTESTED
+    assert batch.reason == "its calls took more than the 3 s of this check"
+
+
 def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:
     determinism = found(evaluated(worker, IN_A_RANDOM_ORDER))
     (output,) = determinism.outputs
