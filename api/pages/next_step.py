@@ -202,7 +202,9 @@ _OF_REFERENCE: _Causes = (
         '`"role": "output"`.',
     ),
 )
+RANDOM_REFERENCE = "Make the reference give one answer: seed it in forward, or call eval() in its constructor."
 _OF_COMPARISON: _Causes = (
+    (r"the reference itself answers the same inputs differently", RANDOM_REFERENCE),
     (r"holds an object of type", RETURNABLE),
     (r"^Shape mismatch", "Return the shape that the reference returns."),
     (r"wrong dtype", "Return the dtype that the reference returns: convert the last result with .to()."),

@@ -106,6 +106,12 @@ def test_it_is_imperative(sentence: str) -> None:
         (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),
         (outcome("runtime_error", "PermissionError: [Errno 13] no"), next_step.SANDBOX),
         (outcome("runtime_error", "CUDA error: an illegal memory access"), "Mask loads and stores"),
+        (
+            wrong(
+                "O; the reference itself answers the same inputs differently from call to call", mismatch_map=DIAGONAL
+            ),
+            next_step.RANDOM_REFERENCE,
+        ),
         (outcome("runtime_error", "its backward gives no gradient for input 1, where"), next_step.NO_BACKWARD),
         (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
         (
