@@ -129,7 +129,10 @@ _ANYWHERE: _Causes = (
 )
 NO_BACKWARD = "Write the backward that the message misses, or leave out `gradients` to have the outputs judged alone."
 _OF_RUNTIME: _Causes = (
-    (r"has no backward there|its backward gives no gradient", NO_BACKWARD),
+    (
+        r"has no backward there|its backward gives no gradient|must implement either the backward|no autograd formula",
+        NO_BACKWARD,
+    ),
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),

@@ -112,6 +112,7 @@ def test_it_is_imperative(sentence: str) -> None:
             ),
             next_step.RANDOM_REFERENCE,
         ),
+        (outcome("runtime_error", "You must implement either the backward or vjp method"), next_step.NO_BACKWARD),
         (outcome("runtime_error", "its backward gives no gradient for input 1, where"), next_step.NO_BACKWARD),
         (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
         (
