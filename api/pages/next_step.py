@@ -128,11 +128,15 @@ _ANYWHERE: _Causes = (
     (r"^.*SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
 )
 NO_BACKWARD = "Write the backward that the message misses, or leave out `gradients` to have the outputs judged alone."
+COUNT_OF_GRADIENTS = "Return from the backward a gradient, or None, for each argument of the forward."
+SHAPE_OF_GRADIENTS = "Give each gradient the shape of its input: sum it over the dimensions that were broadcast."
 _OF_RUNTIME: _Causes = (
     (
         r"has no backward there|its backward gives no gradient|must implement either the backward|no autograd formula",
         NO_BACKWARD,
     ),
+    (r"returned an incorrect number of gradients", COUNT_OF_GRADIENTS),
+    (r"returned an invalid gradient at index", SHAPE_OF_GRADIENTS),
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),

@@ -113,6 +113,16 @@ def test_it_is_imperative(sentence: str) -> None:
             next_step.RANDOM_REFERENCE,
         ),
         (outcome("runtime_error", "You must implement either the backward or vjp method"), next_step.NO_BACKWARD),
+        (
+            outcome(
+                "runtime_error", "function FBackward returned an incorrect number of gradients (expected 5, got 3)"
+            ),
+            next_step.COUNT_OF_GRADIENTS,
+        ),
+        (
+            outcome("runtime_error", "Function FBackward returned an invalid gradient at index 1 - got [8, 4] but"),
+            next_step.SHAPE_OF_GRADIENTS,
+        ),
         (outcome("runtime_error", "its backward gives no gradient for input 1, where"), next_step.NO_BACKWARD),
         (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
         (
