@@ -272,7 +272,7 @@ class FlagCode(StrEnum):
     UNEXPLAINED_ERROR = (
         "unexplained_error",
         "The error against float64 is larger than rounding explains.",
-        "Ask for a smaller `atol` and `rtol` to see where the outputs differ.",
+        "If the kernel passed, ask for a smaller `atol` and `rtol` to see where the outputs differ.",
     )
     OUTPUT_LAYOUT_DIFFERS = (
         "output_layout_differs",

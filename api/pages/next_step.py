@@ -135,7 +135,16 @@ _OF_TRITON: _Causes = (
     (r"Conflicting meta-parameters", "Leave out of the launch what the autotuner's configurations set."),
 )
 """What Triton says of a kernel before or while it compiles it, and of its launch."""
+NO_BACKWARD = "Write the backward that the message misses, or leave out `gradients` to have the outputs judged alone."
+COUNT_OF_GRADIENTS = "Return from the backward a gradient, or None, for each argument of the forward."
+SHAPE_OF_GRADIENTS = "Give each gradient the shape of its input: sum it over the dimensions that were broadcast."
 _OF_RUNTIME: _Causes = (
+    (
+        r"has no backward there|its backward gives no gradient|must implement either the backward|no autograd formula",
+        NO_BACKWARD,
+    ),
+    (r"returned an incorrect number of gradients", COUNT_OF_GRADIENTS),
+    (r"returned an invalid gradient at index", SHAPE_OF_GRADIENTS),
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     *_OF_TRITON,
     (
@@ -207,7 +216,9 @@ _OF_REFERENCE: _Causes = (
         '`"role": "output"`.',
     ),
 )
+RANDOM_REFERENCE = "Make the reference give one answer: seed it in forward, or call eval() in its constructor."
 _OF_COMPARISON: _Causes = (
+    (r"the reference itself answers the same inputs differently", RANDOM_REFERENCE),
     (r"holds an object of type", RETURNABLE),
     (r"^Shape mismatch", "Return the shape that the reference returns."),
     (r"wrong dtype", "Return the dtype that the reference returns: convert the last result with .to()."),
@@ -350,6 +361,11 @@ def _timed_out(kernel: Result, timeout: int | None) -> str:
     limit = "the time limit" if timeout is None else f"{timeout} s"
     if not kernel.get("compiled"):
         return f"Compile less, or raise `timeout` (to 600): building it did not end within {limit}."
+    if (kernel.get("build") or {}).get("interpreted"):
+        return (
+            "Make its shapes smaller, or send it to a worker with a GPU: an interpreter ran it here, which is slow, "
+            f"and its calls did not end within {limit}."
+        )
     return f"Look for an endless loop, or raise `timeout` (to 600): its calls did not end within {limit}."
 
 

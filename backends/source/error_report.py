@@ -51,6 +51,10 @@ _NO_GPU = (
     "on a CUDA device but torch.cuda.is_available() is False",
     *registry.no_device_signs(),
 )
+_FOR_CUDA_ONLY = re.compile(
+    r"with arguments from the 'CPU' backend.*only available for these backends: \[CUDA\b", re.DOTALL
+)
+"""An operator, of torch.library too, that has a CUDA implementation and none for host tensors."""
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
 _INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
@@ -134,11 +138,12 @@ def asks_for_gpu(error: BaseException) -> bool:
     In a torch without CUDA, torch.cuda may fail at its first use of any kind.
     """
     for link in _chain(error):
-        if any(sign in text_of(link) for sign in _NO_GPU) or _raised_in_torch_cuda(link):
+        text = text_of(link)
+        if any(sign in text for sign in _NO_GPU) or _FOR_CUDA_ONLY.search(text) or _raised_in_torch_cuda(link):
             return True
         line = _raising_line(link)
-        text = line.line or "" if line is not None else ""
-        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", text)):
+        raising = line.line or "" if line is not None else ""
+        if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", raising)):
             return True
     return False
 

@@ -15,6 +15,7 @@ from domain import value as values
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR
+from domain.gradients import GradientPlan
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
@@ -66,7 +67,8 @@ class DeterminismCheck:
         try:
             batch = self._try_batches(slots, first, other, outputs)
         except KernelFault as fault:
-            reason = f"the kernel failed on rows of two input sets: {_reason(fault)}"
+            late = fault.status is Status.TIMEOUT
+            reason = _reason(fault) if late else f"the kernel failed on rows of two input sets: {fault.message}"
             batch = Batch(BatchVerdict.UNTESTED, reason=reason)
         return Determinism(1, findings, batch)
 
@@ -115,13 +117,16 @@ class DeterminismCheck:
 
     def _try_batches(self, slots: Slots, first: Arguments, other: Arguments, outputs: Outputs) -> Batch:
         """Rows of the first set beside rows of the other one, then alone in smaller batches."""
-        rows = batch_size(first, outputs)
+        plan = self._trials.kernel_runs[0].gradients
+        rows = batch_size(first, outputs[: len(outputs) - plan.count] if plan is not None else outputs)
         if rows is None:
             return Batch(BatchVerdict.UNTESTED, reason=NO_BATCH)
+        of_rows = outputs_of_rows(plan, first, len(outputs), rows)
         generator = torch.Generator().manual_seed(derive_seed(self._seed, "rows"))
         half = torch.randperm(rows, generator=generator)[: max(1, rows // 2)].sort().values.to(outputs[0].device)
         beside_others = self._call(slots, mixed_rows(first, other, half, rows))
-        expected, actual = [output[half] for output in outputs], [stack[0][half] for stack in beside_others]
+        expected = [outputs[index][half] for index in of_rows]
+        actual = [beside_others[index][0][half] for index in of_rows]
         if not self._close(expected, actual):
             return Batch(BatchVerdict.UNTESTED, reason="rows of the outputs depend on other rows of the inputs")
         differing_rows = _unlike_rows(expected, actual)
@@ -129,8 +134,9 @@ class DeterminismCheck:
         reason: str | None
         try:
             for size in self._sizes(rows):
-                expected = [output[:size] for output in outputs]
-                actual = self._candidate.open_session.probe(first_rows(first, rows, size), 1).outputs
+                expected = [outputs[index][:size] for index in of_rows]
+                probed = self._candidate.open_session.probe(first_rows(first, rows, size), 1).outputs
+                actual = [probed[index] for index in of_rows]
                 if not self._close(expected, actual):
                     raise KernelFault(Status.UNSUPPORTED, "its outputs are others, so the size is part of the task")
                 sizes.append(size)
@@ -164,6 +170,19 @@ def batch_size(arguments: Arguments, outputs: Outputs) -> int | None:
     (rows,) = sizes
     inputs = values.leaves(arguments, torch.Tensor)
     return rows if rows > 1 and any(_has_rows(tensor, rows) for tensor in inputs) else None
+
+
+def outputs_of_rows(plan: GradientPlan | None, arguments: Arguments, count: int, rows: int) -> list[int]:
+    """Indexes of the outputs that have a row for each row of the inputs, out of `count`.
+
+    Gradients of parameters, and of inputs without rows, are sums over the rows.
+    """
+    if plan is None:
+        return list(range(count))
+    inputs = values.leaves(arguments, torch.Tensor)
+    outputs = count - plan.count
+    gradients = [outputs + at for at, index in enumerate(plan.inputs) if _has_rows(inputs[index], rows)]
+    return [*range(outputs), *gradients]
 
 
 def mixed_rows(first: Arguments, other: Arguments, half: torch.Tensor, rows: int) -> Arguments:

@@ -19,6 +19,7 @@ from domain.speed.baseline import Baseline
 
 LESS_WORK = {FlagCode.LOWER_PRECISION, FlagCode.UNEXPLAINED_ERROR, FlagCode.BUFFERS_NOT_UPDATED}
 """Codes of findings that a kernel does less than the reference, though its outputs are within tolerance."""
+NOT_ON_A_GPU = "an interpreter ran it on the CPU: send it to a worker with a GPU"
 
 
 class CheckResult(StrEnum):
@@ -132,7 +133,15 @@ def _batch_invariant(request: Request, report: Report) -> Check:
     return Check(name, CheckResult.NOTED, "bits of a row depend on the other rows of its batch")
 
 
+def _interpreted(report: Report) -> bool:
+    timing = report.outcome.timing
+    return timing is not None and any(flag.code is FlagCode.INTERPRETED for flag in timing.flags)
+
+
 def _faster(request: Request, report: Report) -> Check:
+    if _interpreted(report):
+        unknown = _unknown("it is faster than the reference", NOT_ON_A_GPU)
+        return Check("faster", CheckResult.UNKNOWN, unknown, required=True)
     if report.speedup is None:
         return Check("faster", CheckResult.UNKNOWN, report.speedup_unavailable_reason(), required=True)
     return _compared("faster", report.speedup, "the reference", required=True)
@@ -140,6 +149,8 @@ def _faster(request: Request, report: Report) -> Check:
 
 def _faster_than_compiled(request: Request, report: Report) -> Check:
     name, other = "faster_than_compiled", "the reference under torch.compile"
+    if _interpreted(report):
+        return Check(name, CheckResult.UNKNOWN, _unknown(f"it is faster than {other}", NOT_ON_A_GPU))
     found = next((one for one in report.baselines if one["name"] == Baseline.COMPILE), None)
     if found is None or found["speedup"] is None:
         why = found["unavailable"]["message"] if found else "it was not timed"

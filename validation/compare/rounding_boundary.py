@@ -85,7 +85,7 @@ def explained_by_jumps(expected: Outputs, actual: Outputs, runs: Iterable[Output
                 return False
             explained = _wrong(want, got, tolerances[index]).logical_not_()
             if want.is_floating_point() or want.is_complex():  # A NaN outside the domain is no jump.
-                explained &= (want.isfinite() | ~reference_output.isfinite()).reshape(-1)
+                explained &= (_finite(want) | ~_finite(reference_output)).reshape(-1)
             unexplained[index] &= ~(explained & _wrong(reference_output, want, tolerances[index], want.dtype))
         if not any(bool(wrong.any()) for wrong in unexplained):
             return True
@@ -107,6 +107,11 @@ def _wrong_pieces(
     common = dtype or expected.dtype
     for start, want, got in pieces(expected, actual, PIECE // (1 + common.is_complex)):
         yield start, wrong_elements(want.to(common).unsqueeze(0), got.to(common).unsqueeze(0), tolerance)[0]
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Which elements are neither NaN nor infinite; torch has no isfinite for float8."""
+    return (tensor.to(torch.float32) if tensor.dtype.itemsize == 1 else tensor).isfinite()
 
 
 def _forms(outputs: Outputs) -> list[tuple[torch.Size, bool]]:

@@ -112,7 +112,7 @@ def _output(index: int, expected: torch.Tensor, reference: torch.Tensor, candida
             return errors
         evidence = (
             f"larger than rounding explains, be it to bfloat16 (up to {LARGE:.2g}), so it computes something else, or "
-            "loses its digits in differences or long sums; ask for a smaller atol and rtol to see where"
+            "loses its digits in differences or long sums; if it passed, a smaller atol and rtol show where"
         )
     sentence = (
         f"output {index} is {dtype_name}, but its error against float64 is {_part(errors.candidate_error)}, the "

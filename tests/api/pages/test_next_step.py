@@ -106,7 +106,29 @@ def test_it_is_imperative(sentence: str) -> None:
         (wrong("O", mismatch_map=where([[1, 0]]), max_rel_diff=0.0, first_mismatch=OVERFLOWN), next_step.NO_NUMBER),
         (outcome("runtime_error", "PermissionError: [Errno 13] no"), next_step.SANDBOX),
         (outcome("runtime_error", "CUDA error: an illegal memory access"), "Mask loads and stores"),
+        (
+            wrong(
+                "O; the reference itself answers the same inputs differently from call to call", mismatch_map=DIAGONAL
+            ),
+            next_step.RANDOM_REFERENCE,
+        ),
+        (outcome("runtime_error", "You must implement either the backward or vjp method"), next_step.NO_BACKWARD),
+        (
+            outcome(
+                "runtime_error", "function FBackward returned an incorrect number of gradients (expected 5, got 3)"
+            ),
+            next_step.COUNT_OF_GRADIENTS,
+        ),
+        (
+            outcome("runtime_error", "Function FBackward returned an invalid gradient at index 1 - got [8, 4] but"),
+            next_step.SHAPE_OF_GRADIENTS,
+        ),
+        (outcome("runtime_error", "its backward gives no gradient for input 1, where"), next_step.NO_BACKWARD),
         (outcome("timeout", "timed out"), "Look for an endless loop, or raise `timeout` (to 600)"),
+        (
+            outcome("timeout", "timed out", build={"interpreted": True}),
+            "Make its shapes smaller, or send it to a worker",
+        ),
         (outcome("timeout", "timed out", compiled=False), "Compile less"),
         (
             outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),

@@ -244,6 +244,82 @@ def test_a_function_of_the_source_reduces(expression: str, expected: Any, answer
     torch.testing.assert_close(found, expected(x, y).expand(SIZE), atol=1e-5, rtol=1e-5)
 
 
+def recurrence(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """b with b[t] = b[t - 1] * x[t] + y[t] along the last dimension, b[-1] being 0."""
+    states = [torch.zeros_like(y[..., 0])]
+    for at in range(y.shape[-1]):
+        states.append(states[-1] * x[..., at] + y[..., at])
+    return torch.stack(states[1:], -1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tl.associative_scan((x, y), 0, composed)[1]", recurrence),
+        (
+            "tl.associative_scan((x, y), 0, composed, reverse=True)[1]",
+            lambda x, y: recurrence(x.flip(0), y.flip(0)).flip(0),
+        ),
+        (
+            "tl.associative_scan((tl.reshape(x, (4, 16)), tl.reshape(y, (4, 16))), -1, composed)[1].reshape(SIZE)",
+            lambda x, y: recurrence(x.view(4, 16), y.view(4, 16)).view(-1),
+        ),
+        (
+            "tl.associative_scan(tl.reshape(x, (4, 16)), 0, larger).reshape(SIZE)",
+            lambda x, y: x.view(4, 16).cummax(0).values.view(-1),
+        ),
+        (
+            "tl.associative_scan(tl.reshape(x, (4, 16)), -1, first_positive).reshape(SIZE)",
+            lambda x, y: torch.stack(
+                [
+                    functools.reduce(lambda a, b: a if a > 0 else b, row[: at + 1])
+                    for row in x.view(4, 16)
+                    for at in range(16)
+                ]
+            ),
+        ),
+    ],
+)
+def test_a_function_of_the_source_scans(expression: str, expected: Any, answer: Answer) -> None:
+    x, y = drawn(torch.float32)
+    found = answer(stored, expression, x, y, imports=FUNCTIONS)
+    torch.testing.assert_close(found, expected(x, y), atol=1e-5, rtol=1e-5)
+
+
+SCANNED = """
+import torch
+import triton
+import triton.language as tl
+
+CALLS = []
+
+def count():
+    CALLS.append(None)
+
+@triton.jit
+def composed(a, b, c, d):
+    count()
+    return a * c, b * c + d
+
+@triton.jit
+def recur(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.associative_scan((tl.load(x_ptr + at), tl.load(y_ptr + at)), 0, composed)[1])
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    recur[(1,)](x, x, out, BLOCK=x.numel())
+    return torch.cat([out, torch.tensor([float(len(CALLS))])])
+"""
+
+
+def test_a_long_scan_calls_its_function_once_a_doubling(answer: Answer) -> None:
+    x = torch.rand(1 << 11)
+    found = answer(launched, SCANNED, x)
+    torch.testing.assert_close(found[:-1], recurrence(x, x))
+    assert found[-1] == 11
+
+
 def test_bfloat16_is_rounded_to_the_nearest(answer: Answer) -> None:
     x, y = drawn(torch.float32)
     assert torch.equal(answer(stored, "x + y", x, y, dtype=torch.bfloat16), (x + y).bfloat16())
@@ -334,6 +410,38 @@ def test_a_device_guard_around_host_tensors_selects_nothing(guard: str, answer: 
 def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
     with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
         answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
+
+
+PERSISTENT = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    for block in range(tl.program_id(0), tl.cdiv(size, BLOCK), tl.num_programs(0)):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < size), mask=at < size)
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(torch.cuda.get_device_properties(DEVICE).PROPERTY,)](x, out, x.numel(), BLOCK=8)
+    return out
+"""
+
+
+@pytest.mark.parametrize("device", ["x.device", "x.device.index", ""])
+def test_a_persistent_grid_has_the_multiprocessors_of_the_host(device: str, answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    source = PERSISTENT.replace("DEVICE", device).replace("PROPERTY", "multi_processor_count")
+    assert torch.equal(answer(launched, source, x), 2 * x)
+
+
+@pytest.mark.parametrize(("device", "name"), [("0", "multi_processor_count"), ("x.device", "L2_cache_size")])
+def test_a_gpus_own_properties_ask_for_one(device: str, name: str, answer: Answer) -> None:
+    source = PERSISTENT.replace("DEVICE", device).replace("PROPERTY", name)
+    with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
+        answer(launched, source, torch.ones(SIZE))
 
 
 LAUNCHED = """

@@ -322,6 +322,27 @@ def test_the_word_alone_is_no_check_for_a_gpu(line: str, tmp_path: Path) -> None
     assert fault.status is Status.COMPILE_ERROR, fault.message
 
 
+OPERATOR = """
+import torch
+
+@torch.library.custom_op("judged::{name}", mutates_args=(), device_types="{device}")
+def double(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack(2 * x)
+
+def kernel_fn(x):
+    return double(x)
+"""
+
+
+@pytest.mark.parametrize(("device", "status"), [("cuda", Status.UNSUPPORTED), ("cpu", Status.RUNTIME_ERROR)])
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_an_operator_for_cuda_only_asks_for_a_gpu(device: str, status: Status, tmp_path: Path) -> None:
+    source = OPERATOR.format(name=f"double_on_{device}", device=device)
+    with pytest.raises(KernelFault) as caught:
+        loaded(kernel(source), tmp_path).call([torch.ones(3)])
+    assert caught.value.status is status, caught.value.message
+
+
 LENGTH = {"name": "n", "type": "int", "value": 2}
 
 

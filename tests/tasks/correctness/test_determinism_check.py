@@ -99,6 +99,22 @@ def test_calls_that_exceed_the_check_are_told_by_its_own_limit(
     assert determinism.untested == "its calls took more than the 0.5 s of this check"
 
 
+SLOW_AFTER_REPEATS = """same = SEEN[0] is not None and torch.equal(SEEN[0], x)
+    if SEEN[1] > 20 and not same:
+        time.sleep(5)
+    SEEN[:] = [x.clone(), SEEN[1] + same]
+    return y.sum(dim=1)"""
+
+
+def test_calls_on_other_rows_that_exceed_the_check_have_not_failed(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(determinism_check, "CHECK_S", 3.0)
+    batch = found(evaluated(worker, SLOW_AFTER_REPEATS, before="import time\nSEEN = [None, 0]")).batch
+    assert batch.verdict is BatchVerdict.UNTESTED
+    assert batch.reason == "its calls took more than the 3 s of this check"
+
+
 def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:
     determinism = found(evaluated(worker, IN_A_RANDOM_ORDER))
     (output,) = determinism.outputs
@@ -194,3 +210,46 @@ def get_inputs():
     found = run(request, worker).outcome.determinism
     assert found is not None and found.processes == 2
     assert all(output.repeats for output in found.outputs) and len(found.outputs) == 2
+
+
+TRAINED = """
+import torch
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, factor):
+        ctx.save_for_backward(x, weight, factor)
+        return (x * weight * factor).sum(1)
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        x, weight, factor = ctx.saved_tensors
+        rows = cotangent[:, None]
+        {split}
+        return rows * weight * factor, (rows * x * factor).sum(0), (rows * x * weight).sum()[None]
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(99))
+    def forward(self, x, factor):
+        return Sum.apply(x, self.weight, factor)
+
+def get_inputs():
+    return [torch.randn(64, 99), torch.rand(1)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "verdict"),
+    [
+        ("", BatchVerdict.INVARIANT),
+        ("rows = rows if len(x) > 40 else rows * (1 + 2e-7)", BatchVerdict.VARIANT),
+    ],
+)
+def test_gradients_of_rows_do_not_depend_on_the_batch_where_those_of_weights_do(
+    split: str, verdict: BatchVerdict, worker: WorkerContext
+) -> None:
+    reference, candidate = (kernel(TRAINED.format(split=each)) for each in ("", split))
+    request = wanted(candidate, reference=reference, gradients=True, timeout=240)
+    batch = found(run(request, worker)).batch
+    assert batch.verdict is verdict and batch.rows == 64 and batch.sizes == [32, 1]

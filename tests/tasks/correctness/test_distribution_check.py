@@ -556,6 +556,40 @@ def test_strides_that_are_not_the_references_are_told(worker: WorkerContext) -> 
     assert comparison.layout == [Flag(FlagCode.OUTPUT_LAYOUT_DIFFERS, message, {"output": 0})]
 
 
+TRANSPOSED_GRADIENT = """
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        return (cotangent.t() * 2).contiguous().t()
+
+def kernel_fn(x):
+    return Double.apply(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "more"),
+    [
+        ("return x[:, :1] * 2", "return (x[:, :1].t() * 2).contiguous().t()", {}),
+        (
+            "return x * 2",
+            {"source_code": f"import torch{TRANSPOSED_GRADIENT}", "kernel_type": "torch"},
+            {"gradients": True},
+        ),
+    ],
+)
+def test_strides_of_one_element_or_of_a_gradient_are_not_told(
+    reference: str, candidate: str | dict[str, Any], more: dict[str, Any], worker: WorkerContext
+) -> None:
+    comparison = judged(worker, reference, candidate, **more).outcome.comparison
+    assert comparison is not None and comparison.passed
+    assert comparison.layout == []
+
+
 def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_others(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,19 @@ def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
     assert not found["fit"] and "too fast to time here" in found["sentence"]
 
 
+def test_an_interpreters_time_makes_no_kernel_slow() -> None:
+    timing = replace(results.timing(0.1), flags=[Flag(FlagCode.INTERPRETED, "")])
+    slow = Speedup(0.02, 0.0, 0.02, "slower")
+    report = replace(with_outcome(timing=timing), speedup=slow, baselines=[NO_FASTER.to_dict()])
+    found = qualification(REQUEST, report)
+    assert {check["name"] for check in found["checks"] if check["result"] == "unknown"} == {
+        "faster",
+        "faster_than_compiled",
+    }
+    assert not found["fit"] and "slower" not in found["sentence"]
+    assert "whether it is faster than the reference is not known (an interpreter ran" in found["sentence"]
+
+
 @pytest.mark.parametrize(
     ("report", "name", "result"),
     [

@@ -17,7 +17,9 @@ def given(expected: list[float], actual: list[float], *runs: list[float], dtype:
     return explained_by_jumps([want], [got], [[torch.tensor(run, dtype=wide)] for run in runs], TOLERANCE)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.int64]
+)
 def test_an_element_on_the_other_side_of_a_jump_is_the_references_too(dtype: torch.dtype) -> None:
     assert given([1, 2, 3], [1, 3, 3], [1, 2, 3], [1, 3, 3], [1, 2, 3], dtype=dtype)
     assert given([1, 2, 3], [2, 3, 3], [1, 3, 3], [2, 2, 3], dtype=dtype), "each in a run of its own"
