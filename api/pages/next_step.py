@@ -207,7 +207,7 @@ _OF_COMPARISON: _Causes = (
     (r"wrong device", "Return the output on the device of the inputs: allocate it there."),
     (
         r"the kernel 0\b|no outputs to compare|with no tensor and no number",
-        "Return the output: it gave no tensor (None?).",
+        "Return the output from the called function: the call returned nothing to compare, such as None.",
     ),
     (r"output tensors, the kernel", "Return as many tensors as the reference, in its order."),
     (
@@ -328,7 +328,8 @@ def _passed(result: Result, kernel: Result) -> str:
     if FlagCode.NOT_DETERMINISTIC in _codes((kernel.get("determinism") or {}).get("flags")):
         return FlagCode.NOT_DETERMINISTIC.advice
     speedup = result.get("speedup")
-    if speedup is None:
+    only_a_bound = speedup is not None and speedup["ci_high"] is None and speedup["verdict"] != "faster"
+    if speedup is None or only_a_bound:
         return UNMEASURED
     ratio = (kernel.get("headroom") or {}).get("ratio")
     if speedup["verdict"] == "faster" and ratio is not None and ratio <= NEAR:

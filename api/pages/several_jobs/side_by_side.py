@@ -129,7 +129,8 @@ def _device(result: Result) -> str:
 
 
 def _reference(result: Result) -> str:
-    return str(((result.get("ref_result") or {}).get("metadata") or {}).get("digest") or words.NONE)[:12]
+    metadata = (result.get("ref_result") or {}).get("metadata") or {}
+    return words.reference(metadata.get("kernel_name"), metadata.get("digest"))
 
 
 FIGURES: tuple[tuple[str, Callable[[Result], str]], ...] = (
