@@ -150,6 +150,9 @@ def _faster_than_compiled(request: Request, report: Report) -> Check:
 def _compared(name: str, speedup: Speedup, other: str, *, required: bool = False) -> Check:
     if speedup.verdict == "faster" and math.isinf(speedup.ci_high):
         return Check(name, CheckResult.PASSED, f"at least {speedup.ci_low:.3g} times as fast as {other}", required)
+    if math.isinf(speedup.ci_high):
+        bound = f"only a bound is known: at least {speedup.ci_low:.3g} times"
+        return Check(name, CheckResult.FAILED, f"not shown to be faster than {other} ({bound})", required)
     interval = f"95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
     if speedup.verdict == "faster":
         return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {other} ({interval})", required)

@@ -20,6 +20,15 @@ from kernel_eval_client.timing import Speedup, known_fields
 
 ERROR_LINES = 12
 KERNELS = 8
+FINDINGS = {
+    "confirmed": "confirmed",
+    "larger": "confirmed, and more than it said",
+    "smaller": "not confirmed in full: the speed-up is smaller; trust what both support together",
+    "vanished": "not confirmed: it is not shown to be faster this time; measure again on a machine that does nothing else",
+    "only_bounds": "unknown: a time is only a bound; compare again with more work per call (larger inputs)",
+    "not_measured": "unknown: no speed-up was measured this time; compare again with more work per call",
+}
+"""What a confirmation found, and what to do where it did not confirm; by the `finding` of a result."""
 
 
 def runtime(kernel: KernelResult | None) -> str:
@@ -51,8 +60,10 @@ def result(
     console.say((verdict.verdict, GOOD if verdict.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
     for title, text in _facts(verdict):
         console.say((f"  {title:<9} ", DIM), text)
+    weak = {flag.message for flag in kernel.comparison.weak_reference} if kernel.comparison else set()
     for flag in verdict.flags:
-        console.say(("  flag      ", "yellow"), str(flag))
+        if flag.message not in weak:  # Shown among the facts.
+            console.say(("  flag      ", "yellow"), str(flag))
     if verdict.cases:
         cases(console, verdict)
     if verdict.error:
@@ -72,7 +83,8 @@ def result(
 
 
 def _what_follows(console: Terminal, verdict: Result, url: str | None) -> None:
-    if verdict.next is not None and not verdict.passed:
+    unfit = verdict.qualification is not None and not verdict.qualification.get("fit")
+    if verdict.next is not None and (not verdict.passed or unfit):
         console.say("  next      ", (for_command_line(verdict.next), "bold"))
     if verdict.report is not None and url is not None:
         console.say(f"  report    {url}{verdict.report}", style=DIM)
@@ -131,7 +143,8 @@ def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
     if (confirmed := result.confirmation) is not None:
         together = confirmed.get("together")
         both = f"; together {speedup(Speedup(**known_fields(Speedup, together)))}" if together else ""
-        yield "confirms", f"{confirmed.get('finding')}: job {confirmed.get('of')}{both}"
+        finding = str(confirmed.get("finding"))
+        yield "confirms", f"job {confirmed.get('of')}: {FINDINGS.get(finding, finding)}{both}"
 
 
 def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:
