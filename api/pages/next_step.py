@@ -375,14 +375,14 @@ def _has_no_number(first: Result) -> bool:
 
 
 def _by_place(where: Result) -> str | None:
-    found = heat_map(where)
-    if found is None:
+    clusters = heat_map(where)
+    if clusters is None:
         return None
     rows, columns = where["rows"], where["columns"]
-    (top, bottom), (left, right) = found.rows, found.columns
+    (top, bottom), (left, right) = clusters.rows, clusters.columns
     blocks, share = sum(map(len, where["counts"])), where["mismatch_count"] / max(rows * columns, 1)
     all_over = (top, left, bottom, right) == (0, 0, rows - 1, columns - 1)
-    if share > 0.9 or len(found.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
+    if share > 0.9 or len(clusters.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
         if share > 0.9 and _share_of_output(where) < MIN_DENSE:
             return IN_MATRICES
         return EVERYWHERE if share > MIN_DENSE else SCATTERED

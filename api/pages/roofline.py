@@ -85,11 +85,11 @@ def _facts(position: Mapping[str, Any]) -> Facts:
 
 
 def _headroom(one: Mapping[str, Any]) -> Facts:
-    found = one.get("headroom") or {}
-    if found.get("ratio") is None:
+    remaining = one.get("headroom") or {}
+    if remaining.get("ratio") is None:
         return []
-    counted = "bytes and operations" if found["basis"] == Basis.BYTES_AND_OPERATIONS else "bytes alone"
-    return [("Time over the least time", f"{words.figure(found['ratio'])} ({found['bound']}; {counted})")]
+    counted = "bytes and operations" if remaining["basis"] == Basis.BYTES_AND_OPERATIONS else "bytes alone"
+    return [("Time over the least time", f"{words.figure(remaining['ratio'])} ({remaining['bound']}; {counted})")]
 
 
 def _figure(positions: Mapping[str, Mapping[str, Any]]) -> RooflineFigure | None:

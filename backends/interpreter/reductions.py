@@ -60,8 +60,8 @@ def _reduce_by_pairs(operation: Any, inputs: tuple[Any, ...]) -> list[Any]:
             for start in (0, 1)
             for array, each in zip(arrays, inputs, strict=True)
         ]
-        found = operation.combine_fn.fn(*sides)
-        combined = [each.handle.data for each in (found if isinstance(found, tuple) else (found,))]
+        results = operation.combine_fn.fn(*sides)
+        combined = [each.handle.data for each in (results if isinstance(results, tuple) else (results,))]
         arrays = [
             np.concatenate([new.astype(old.dtype), part(old, slice(end, None))], axis)
             for new, old in zip(combined, arrays, strict=True)

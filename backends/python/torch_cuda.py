@@ -48,8 +48,8 @@ class TorchCudaBackend(PythonBackend):
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
-        found = _DEFINED.findall(bare) if binding or library else _of_tensors(text)
-        names = list(dict.fromkeys(kernel.metadata.get("functions") or found))
+        defined = _DEFINED.findall(bare) if binding or library else _of_tensors(text)
+        names = list(dict.fromkeys(kernel.metadata.get("functions") or defined))
         called = _called(names, kernel, is_bound=bool(binding or library))
         if not binding and not library:
             definitions = (f'm.def("{_last(name)}", &{name});' for name in dict.fromkeys([*names, called]))
@@ -74,8 +74,8 @@ def _of_tensors(source: str) -> list[str]:
 
 def _called(names: list[str], kernel: Kernel, *, is_bound: bool) -> str:
     """The function to call. Raises KernelFault (compile_error) where the file has none or several."""
-    if (given := named_function(kernel)) is not None:
-        return given
+    if (entry_name := named_function(kernel)) is not None:
+        return entry_name
     if len(names) == 1 or _USUAL in names:
         return _USUAL if _USUAL in names else names[0]
     if names or is_bound:

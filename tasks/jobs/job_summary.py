@@ -12,7 +12,7 @@ from domain.result import first_line
 
 @dataclass(frozen=True)
 class Summary:
-    """Summary of a completed job for lists. `kernel` and `reference_kernel` name entry points; digests as in the result.
+    """Summary of a completed job for lists. `kernel` and `reference_kernel` name entry points.
 
     `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
     work; `error` is the first line of the failure, or None. `fixed_outputs_pass`: outputs that ignore all inputs would

@@ -30,13 +30,13 @@ class Attempt:
     other_task: bool
 
 
-def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
+def template_values(name: str, result: Found, now: float) -> dict[str, Any]:
     """The values of the template `history.html`; `now` in epoch seconds.
 
     Attempts against another reference or on another device than the newest measured one are listed and not drawn.
     """
-    oldest_first = found.views[::-1]
-    task = next((_task(view) for view in found.views if _lower_end(view) is not None), None)
+    oldest_first = result.views[::-1]
+    task = next((_task(view) for view in result.views if _lower_end(view) is not None), None)
     attempts, best_end, before = [], 0.0, None
     for number, row in enumerate(rows(oldest_first, now), 1):
         end = _lower_end(row.view) if _task(row.view) == task else None
@@ -53,7 +53,7 @@ def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
         "reference": _reference(best.row.view) if best else None,
         "device": task[1] if task else None,
         "figure": _figure(measured),
-        "complete": found.cursor is None,
+        "complete": result.cursor is None,
         "now": now,
     }
 

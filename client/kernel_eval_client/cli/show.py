@@ -12,6 +12,7 @@ from kernel_eval_client.cli.terminal import Grid, Terminal
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, first_line, for_command_line, milliseconds
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import error_lines, excerpt
+from kernel_eval_client.flag import Flag
 from kernel_eval_client.job import Job
 from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
@@ -24,7 +25,7 @@ FINDINGS = {
     "confirmed": "confirmed",
     "larger": "confirmed, and more than it said",
     "smaller": "not confirmed in full: the speed-up is smaller; trust what both support together",
-    "vanished": "not confirmed: it is not shown to be faster this time; measure again on a machine that does nothing else",
+    "vanished": "not confirmed: no faster this time; measure again on a machine that does nothing else",
     "only_bounds": "unknown: a time is only a bound; compare again with more work per call (larger inputs)",
     "not_measured": "unknown: no speed-up was measured this time; compare again with more work per call",
 }
@@ -60,10 +61,8 @@ def result(
     console.say((verdict.verdict, GOOD if verdict.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
     for title, text in _facts(verdict):
         console.say((f"  {title:<9} ", DIM), text)
-    weak = {flag.message for flag in kernel.comparison.weak_reference} if kernel.comparison else set()
-    for flag in verdict.flags:
-        if flag.message not in weak:  # Shown among the facts.
-            console.say(("  flag      ", "yellow"), str(flag))
+    for flag in _further_flags(verdict):
+        console.say(("  flag      ", "yellow"), str(flag))
     if verdict.cases:
         cases(console, verdict)
     if verdict.error:
@@ -80,6 +79,13 @@ def result(
         console.say("  printed:", style=DIM)
         console.block(kernel.output, DIM)
     _what_follows(console, verdict, url)
+
+
+def _further_flags(verdict: Result) -> list[Flag]:
+    """The flags but those about a weak reference, which stand among the facts."""
+    comparison = verdict.kernel.comparison
+    weak = {flag.message for flag in comparison.weak_reference} if comparison else set()
+    return [flag for flag in verdict.flags if flag.message not in weak]
 
 
 def _what_follows(console: Terminal, verdict: Result, url: str | None) -> None:
@@ -138,8 +144,8 @@ def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
     for baseline in result.baselines:
         if baseline.name != "eager":
             broken = f", {baseline.graph_breaks} graph breaks" if baseline.graph_breaks else ""
-            told = f"none: {baseline.message}" if baseline.speedup is None else speedup(baseline.speedup) + broken
-            yield f"to {baseline.name}", told
+            outcome = f"none: {baseline.message}" if baseline.speedup is None else speedup(baseline.speedup) + broken
+            yield f"to {baseline.name}", outcome
     if (confirmed := result.confirmation) is not None:
         together = confirmed.get("together")
         both = f"; together {speedup(Speedup(**known_fields(Speedup, together)))}" if together else ""
