@@ -77,13 +77,13 @@ def _tools(kernel: JsonObject) -> dict[str, JsonObject]:
     return members(object_or_empty(kernel.get("sanitizer")).get("tools"))
 
 
-def _whole(value: Any, default: int) -> int:
+def _whole_number(value: Any, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
 def _errors(tool: JsonObject) -> int:
-    listed = sum(_whole(each.get("count"), 1) for each in objects_in_list(tool.get("findings")))
-    return listed + _whole(tool.get("findings_omitted"), 0)
+    listed = sum(_whole_number(each.get("count"), 1) for each in objects_in_list(tool.get("findings")))
+    return listed + _whole_number(tool.get("findings_omitted"), 0)
 
 
 def _tool(name: str, tool: JsonObject) -> Tool:
@@ -92,7 +92,7 @@ def _tool(name: str, tool: JsonObject) -> Tool:
         became = words.counted(_errors(tool), "error")
     else:
         became = "nothing found" if status == CLEAN else f"not run: {tool.get('reason') or 'no reason was given'}"
-    more = max(0, len(findings) - MAX_FINDINGS) + _whole(tool.get("findings_omitted"), 0)
+    more = max(0, len(findings) - MAX_FINDINGS) + _whole_number(tool.get("findings_omitted"), 0)
     return Tool(name, MEANS.get(name, ""), became, [_finding(each) for each in findings[:MAX_FINDINGS]], more)
 
 
@@ -103,5 +103,9 @@ def _finding(finding: JsonObject) -> Finding:
     kernel = f" in {finding['kernel']}" if finding.get("kernel") else ""
     kind, message = str(finding.get("kind") or words.NONE), str(finding.get("message") or "")
     return Finding(
-        kind, place + kernel, threads, words.count(_whole(finding.get("count"), 1)), message if message != kind else ""
+        kind,
+        place + kernel,
+        threads,
+        words.count(_whole_number(finding.get("count"), 1)),
+        message if message != kind else "",
     )

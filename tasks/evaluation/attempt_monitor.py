@@ -133,6 +133,7 @@ class AttemptMonitor:
             self._cancel.set()
 
     def _report_stages(self, records: JobStore) -> None:
+        """Writes newly entered stages into the job's record; notes when another worker has the job."""
         while self._stages:
             stage, interim_correct, since = self._stages[0]
             ago = time.monotonic() - since
