@@ -235,7 +235,7 @@ def spread_within_jobs(jobs: list[list[float]]) -> str:
 
 
 def reuse(worker: WorkerContext, console: Terminal, options: Options) -> None:
-    """What used contexts gain, and whether their times differ: the same jobs in fresh ones and in used ones.
+    """Compares the same jobs in fresh and in used contexts: the seconds gained, and whether the times differ.
 
     A kernel alone, against itself, and against a twin that takes 5 % longer. A job's seconds include making contexts
     for the next one.
@@ -249,14 +249,14 @@ def reuse(worker: WorkerContext, console: Terminal, options: Options) -> None:
         "itself": (spin(steps), spin(steps)),
         "5 % slower": (spin(round(1.06 * steps)), spin(steps)),
     }
-    kept = worker.used_candidate
-    usual = kept.max_jobs
+    candidate = worker.used_candidate
+    usual = candidate.max_jobs
     try:
         for name, (kernel, reference) in pairs.items():
             for contexts, max_jobs in (("fresh", 1), ("used", REUSED_JOBS)):
                 worker.teardown.join()
-                kept.close()
-                kept.max_jobs = max_jobs
+                candidate.close()
+                candidate.max_jobs = max_jobs
                 reports: list[Report] = []
                 judged(worker, kernel, reference, budget=options.budget)
                 began = time.monotonic()
@@ -265,9 +265,9 @@ def reuse(worker: WorkerContext, console: Terminal, options: Options) -> None:
                     worker.refill_pool()
                 rows.add(name, contexts, *_reused(reports, (time.monotonic() - began) / options.jobs))
     finally:
-        kept.max_jobs = usual
+        candidate.max_jobs = usual
         worker.teardown.join()
-        kept.close()
+        candidate.close()
     rows.end()
 
 

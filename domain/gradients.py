@@ -38,7 +38,7 @@ class GradientPlan:
         return len(self.inputs) + len(self.parameters) if self.outputs else 0
 
     def names(self, count: int) -> list[str]:
-        """What each of so many outputs is; empty for a forward pass by itself."""
+        """The names of `count` outputs, such as "gradient of input 0"; empty for a forward pass by itself."""
         if not self.outputs:
             return []
         gradients = [f"input {number}" for number in self.inputs] + [f"parameter {name}" for name in self.parameters]

@@ -124,7 +124,7 @@ def misspelt_settings() -> list[str]:
     # OpenTelemetry's own variables are alike, and read by its library.
     others = [name for name in os.environ if name not in names and not name.startswith("OTEL_")]
     near = ((name, get_close_matches(name, names, 1, _MIN_SIMILARITY)) for name in others)
-    return [f"{name} is no setting; did you mean {found[0]}? (docs/settings.md)" for name, found in near if found]
+    return [f"{name} is no setting; did you mean {similar[0]}? (docs/settings.md)" for name, similar in near if similar]
 
 
 def _read(env: Env) -> Settings:

@@ -58,7 +58,10 @@ def _add(file: KeyFile, arguments: argparse.Namespace) -> None:
 
 
 def _list(file: KeyFile) -> None:
-    for key in sorted(file.keys().values(), key=lambda key: key.created_at):
+    stored = file.keys().values()
+    if not stored:
+        print("There are no keys yet: make one with `python -m stack keys add NAME --scope submit`.", file=sys.stderr)
+    for key in sorted(stored, key=lambda key: key.created_at):
         created = time.strftime("%Y-%m-%d", time.localtime(key.created_at))
         limits = f"{key.requests_per_minute} requests a minute, {key.max_jobs} jobs"
         print(f"{key.key_id}  {created}  {key.name:<20}  {' '.join(sorted(key.scopes)):<18}  {limits}")

@@ -56,7 +56,7 @@ def _require_json() -> None:
         raise Problem(
             Kind.UNSUPPORTED_MEDIA_TYPE,
             f"{declared}; send a JSON object with Content-Type: application/json "
-            "(curl: -H 'Content-Type: application/json'), which a service without API keys asks of all",
+            "(curl: -H 'Content-Type: application/json')",
         )
 
 

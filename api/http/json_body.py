@@ -77,8 +77,8 @@ def _read(request: Request, room: BodyReservation) -> bytearray:
         raise RequestEntityTooLarge
     body = bytearray()
     # A small body has arrived already (`api.http.accept_balancer`). Others may be slow, and each occupies a thread.
-    counted = announced is None or announced > SMALL_BODY
-    if counted and not _readers.acquire(blocking=False):
+    occupies_reader = announced is None or announced > SMALL_BODY
+    if occupies_reader and not _readers.acquire(blocking=False):
         raise NoRoom
     try:
         while piece := request.stream.read(_PIECE):
@@ -90,11 +90,11 @@ def _read(request: Request, room: BodyReservation) -> bytearray:
         if not isinstance(error.__context__, TimeoutError):
             raise
         raise BodyLate(
-            f"of {announced or 'the'} bytes {len(body)} came in time, which is {BODY_S:g} s and one more for every "
-            f"{BODY_BYTES_PER_S >> 10} KiB; send all that Content-Length announces"
+            f"of {announced or 'the'} bytes {len(body)} came in time ({BODY_S:g} s, and 1 s for each "
+            f"{BODY_BYTES_PER_S >> 10} KiB); send as many bytes as Content-Length says"
         ) from error
     finally:
-        if counted:
+        if occupies_reader:
             _readers.release()
     request.environ[_READ] = True
     return body

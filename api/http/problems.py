@@ -224,7 +224,8 @@ def respond(error: HTTPError) -> Response:
 
 def prefers_page() -> bool:
     """Whether the current request is for a page and its client prefers HTML to JSON."""
-    if PAGES.isdisjoint({request.blueprint, request.endpoint}):
+    unknown_path = request.url_rule is None and request.method == "GET"
+    if not unknown_path and PAGES.isdisjoint({request.blueprint, request.endpoint}):
         return False
     offered = ("application/json", CONTENT_TYPE, "text/html")
     return request.accept_mimetypes.best_match(offered) == "text/html"
@@ -245,11 +246,20 @@ def _plain_detail(error: HTTPError) -> str:
 
 
 def _similar_path() -> str | None:
-    """The path without parameters that the current request's path looks like."""
-    names = {rule.rule.strip("/") for rule in current_app.url_map.iter_rules() if not rule.arguments}
+    """The path that the current request's path looks like, with the request's own job or batch in it."""
     path = request.path.strip("/")
+    names = {_filled(rule.rule.strip("/"), path) for rule in current_app.url_map.iter_rules()}
     meant = similar_name(path, names) or similar_name(path.rpartition("/")[2], names)
     return f"/{meant}" if meant else None
+
+
+def _filled(rule: str, path: str) -> str:
+    """The path of a rule, its parameters taken from the same places of `path`."""
+    actual = path.split("/")
+    return "/".join(
+        actual[index] if part.startswith("<") and index < len(actual) else part
+        for index, part in enumerate(rule.split("/"))
+    )
 
 
 def register(app: APIFlask) -> None:

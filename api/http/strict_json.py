@@ -83,7 +83,7 @@ def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
 def _not_json(error: json.JSONDecodeError) -> str:
     what = error.msg.removesuffix(" at")
     raw = "; a line break or a tab inside a string: write \\n or \\t there" if what == _CONTROL else ""
-    maker = ", or let jq or json.dumps make the body" if raw else "; jq or json.dumps makes a body that is"
+    maker = ", or make the body with jq or json.dumps" if raw else "; make the body with jq or json.dumps"
     return f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}{raw}{maker}"
 
 

@@ -63,7 +63,7 @@ def asset(name: str) -> Response:
     return send_from_directory(_assets(), name, max_age=ONE_DAY_S)
 
 
-def _whole(spec: dict[str, Any] | str) -> dict[str, Any] | str:
+def _complete(spec: dict[str, Any] | str) -> dict[str, Any] | str:
     """Completes the document with the parts that APIFlask does not write."""
     assert isinstance(spec, dict), "the document is made as JSON"
     _with_refusals(spec)
@@ -121,4 +121,4 @@ def configure(app: APIFlask) -> None:
         VALIDATION_ERROR_SCHEMA=ProblemSchema,
         HTTP_ERROR_SCHEMA=ProblemSchema,
     )
-    app.spec_processor(_whole)
+    app.spec_processor(_complete)

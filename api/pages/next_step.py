@@ -225,7 +225,7 @@ _OF_COMPARISON: _Causes = (
     (r"wrong device", "Return the output on the device of the inputs: allocate it there."),
     (
         r"the kernel 0\b|no outputs to compare|with no tensor and no number",
-        "Return the output: it gave no tensor (None?).",
+        "Return the output from the called function: the call returned nothing to compare, such as None.",
     ),
     (r"output tensors, the kernel", "Return as many tensors as the reference, in its order."),
     (
@@ -345,7 +345,8 @@ def _passed(result: Result, kernel: Result) -> str:
     if FlagCode.NOT_DETERMINISTIC in _codes((kernel.get("determinism") or {}).get("flags")):
         return FlagCode.NOT_DETERMINISTIC.advice
     speedup = result.get("speedup")
-    if speedup is None:
+    only_a_bound = speedup is not None and speedup["ci_high"] is None and speedup["verdict"] != "faster"
+    if speedup is None or only_a_bound:
         return UNMEASURED
     ratio = (kernel.get("headroom") or {}).get("ratio")
     if speedup["verdict"] == "faster" and ratio is not None and ratio <= NEAR:
@@ -396,14 +397,14 @@ def _has_no_number(first: Result) -> bool:
 
 
 def _by_place(where: Result) -> str | None:
-    found = heat_map(where)
-    if found is None:
+    clusters = heat_map(where)
+    if clusters is None:
         return None
     rows, columns = where["rows"], where["columns"]
-    (top, bottom), (left, right) = found.rows, found.columns
+    (top, bottom), (left, right) = clusters.rows, clusters.columns
     blocks, share = sum(map(len, where["counts"])), where["mismatch_count"] / max(rows * columns, 1)
     all_over = (top, left, bottom, right) == (0, 0, rows - 1, columns - 1)
-    if share > 0.9 or len(found.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
+    if share > 0.9 or len(clusters.cells) == blocks > 1 or (all_over and share > MIN_SPREAD and blocks > MIN_BLOCKS):
         if share > 0.9 and _share_of_output(where) < MIN_DENSE:
             return IN_MATRICES
         return EVERYWHERE if share > MIN_DENSE else SCATTERED

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from api.pages import words
 from api.pages.axis import Axis
 from api.pages.several_jobs.rows import rows
 from domain.job import State
@@ -30,6 +31,7 @@ class Place:
 @dataclass(frozen=True)
 class BoardFigure:
     board: Board
+    reference_name: str
     entries: list[Place]
     one: float
 
@@ -67,4 +69,5 @@ def _figure(board: Board) -> BoardFigure:
         ends = (axis.place(one.ci_low or 0.01), axis.place(one.ratio or 1.0), axis.place(one.ci_high or 1.0))
         tied = above is not None and (one.ci_high or 0.0) >= (above.summary.ci_low or 0.0)
         entries.append(Place(leader, *ends, tied))
-    return BoardFigure(board, entries, axis.place(1.0))
+    name = words.reference(board.leaders[0].summary.reference_kernel, board.reference)
+    return BoardFigure(board, name, entries, axis.place(1.0))

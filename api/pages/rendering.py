@@ -27,7 +27,17 @@ ALLOWED = "default-src 'none'; base-uri 'none'; form-action 'self'"
 
 FILTERS = (
     *(words.figure, words.plain, words.duration, words.microseconds, words.count, words.counted),
-    *(words.share, words.size, words.name, words.sentence, words.flops_per_s, elements, error_count, quote),
+    *(
+        words.share,
+        words.size,
+        words.name,
+        words.reference,
+        words.sentence,
+        words.flops_per_s,
+        elements,
+        error_count,
+        quote,
+    ),
 )
 """Functions that templates call by their names."""
 REFRESH_S = 3

@@ -63,10 +63,10 @@ def of_result(result: Result) -> Verdict:
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)
     unsound = confirmation.sentence(result) + (f" But {errors}." if errors else "")
-    if (found := result.get("qualification")) is not None:
-        tone = GOOD if found["fit"] and not errors else BAD
+    if (qualified := result.get("qualification")) is not None:
+        tone = GOOD if qualified["fit"] and not errors else BAD
         return Verdict(
-            "Fit to be merged" if found["fit"] else "Not fit to be merged", found["sentence"] + unsound, tone
+            "Fit to be merged" if qualified["fit"] else "Not fit to be merged", qualified["sentence"] + unsound, tone
         )
     if status is Status.PASSED:
         return Verdict(HEADLINES[status], _passed(result, kernel) + unsound, BAD if errors else GOOD)

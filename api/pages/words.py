@@ -49,6 +49,12 @@ def count(value: Any) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) and math.isfinite(value) else NONE
 
 
+def reference(kernel: str | None, digest: str | None) -> str:
+    """A reference by its entry point and the start of its digest, since many have the same entry point."""
+    short = (digest or "")[:8]
+    return f"{kernel} ({short})" if kernel and short else kernel or short or NONE
+
+
 def counted(value: Any, one: str, many: str | None = None) -> str:
     """A whole number with its noun: "1 call", "2 calls"."""
     return f"{count(value)} {one if value == 1 else many or one + 's'}"

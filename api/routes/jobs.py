@@ -139,25 +139,25 @@ def listing(query_data: dict[str, Any]) -> Response:
     if key and caller() is not None:
         raise invalid([FieldError(("key",), "an API key sees its own jobs alone: leave it out")])
     state = query_data.get("state")
-    wanted = JobFilter(state and State(state), **{name: query_data.get(name) for name in FILTERS})
-    found = search(
+    filtered_by = JobFilter(state and State(state), **{name: query_data.get(name) for name in FILTERS})
+    result = search(
         app_context().records,
-        wanted,
+        filtered_by,
         limit=PAGE_ROWS if shows_page and "limit" not in request.args else query_data["limit"],
         batch_id=batch_id,
         key_id=caller_id() or (key and key_id_of(key)),
         before=before,
     )
-    if batch_id and not found.searched and before is None:
+    if batch_id and not result.searched and before is None:
         raise batches.unknown(batch_id)
     if shows_page:
         query = {name: value for name, value in request.args.items() if name in query_data and value}
-        values = job_list.template_values(found, query, app_context().records.now())
+        values = job_list.template_values(result, query, app_context().records.now())
         key_name = getattr(caller(), "name", None)
         response = page("jobs.html", reloads=query_data["refresh"] == ON, **values, key_name=key_name)
     else:
-        cursor = None if found.cursor is None else f"{found.cursor:.6f}"
-        response = jsonify({"jobs": [summary(view) for view in found.views], "next_cursor": cursor})
+        cursor = None if result.cursor is None else f"{result.cursor:.6f}"
+        response = jsonify({"jobs": [summary(view) for view in result.views], "next_cursor": cursor})
     response.headers["Vary"] = "Accept"
     return response
 

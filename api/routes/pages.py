@@ -49,11 +49,11 @@ class AttemptsQuerySchema(RefreshQuerySchema):
 def attempts(query_data: dict[str, Any]) -> Response:
     """A page of the newest jobs whose requests have this `name`: verdicts, speed-ups in order, and the best so far."""
     records, name = app_context().records, query_data["name"]
-    found = search(records, JobFilter(name=name), limit=history.MAX_ATTEMPTS, key_id=caller_id())
-    if not found.views:
+    result = search(records, JobFilter(name=name), limit=history.MAX_ATTEMPTS, key_id=caller_id())
+    if not result.views:
         raise Problem(Kind.UNKNOWN_JOB, f"no job is named {name!r}; give jobs a `name`")
     refreshes = query_data["refresh"] == ON
-    values = history.template_values(name, found, records.now())
+    values = history.template_values(name, result, records.now())
     return page("history.html", reloads=refreshes, **values, refreshes=refreshes)
 
 
@@ -80,5 +80,5 @@ def score(query_data: dict[str, Any]) -> Response:
 
 def _source(job_id: str) -> str | None:
     """The candidate's source, as far as the service kept the job's request."""
-    kept = read_kept_request(app_context().redis, job_id)
-    return kept.kernel.source_code if kept else None
+    request_sources = read_kept_request(app_context().redis, job_id)
+    return request_sources.kernel.source_code if request_sources else None

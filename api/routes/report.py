@@ -63,8 +63,8 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
 
 def _sources(view: JobView) -> list[Source]:
     """The sources of both sides, as far as the service kept the job's request."""
-    kept = read_kept_request(app_context().redis, view.job_id)
-    sides = (("kernel", kept.kernel), ("reference", kept.reference)) if kept else ()
+    request_sources = read_kept_request(app_context().redis, view.job_id)
+    sides = (("kernel", request_sources.kernel), ("reference", request_sources.reference)) if request_sources else ()
     return [
         Source(side, kernel.source_code, f"{side}.{'cu' if kernel.kernel_type is KernelType.CUDA else 'py'}")
         for side, kernel in sides

@@ -112,17 +112,17 @@ class CaseContracts:
 
     def _check_arguments(self, owner: dict[str, Any]) -> None:
         """Checks that cases give every symbol a number, and, where a contract makes the inputs, nothing else."""
-        wanted = set().union(*self._symbols.values()) if self._symbols else set()
+        symbols = set().union(*self._symbols.values()) if self._symbols else set()
         has_contract = isinstance(owner.get("io"), dict) and bool(owner["io"].get("args"))
         for place, case in enumerate(self._cases):
             wire = self._body["cases"][place]
             path: Path = ("cases", place, *([ARGUMENTS] if ARGUMENTS in wire else []))
-            for symbol in sorted(wanted):
+            for symbol in sorted(symbols):
                 if symbol not in case.arguments:
                     raise ValidationError(_at((*path, symbol), "is missing; a contract names this symbol"))
                 if symbol not in _numbers(case):
                     raise ValidationError(_at((*path, symbol), "must be a number; a contract names this symbol"))
-            used = wanted | self._launch_names()
+            used = symbols | self._launch_names()
             unused = next((key for key in case.arguments if has_contract and key not in used), None)
             if unused is not None:
                 message = 'no contract names this symbol: write it in a shape or a value, as in "shape": ["N", 64]'

@@ -105,10 +105,10 @@ class _Rule:
     def _check_following(self, rules: Mapping[str, _Rule | None]) -> int:
         """Checks that the numbers fit the argument that they follow; returns the greatest one."""
         source = rules.get(self.of or "")
-        wanted = tuple(kind for kind in PARTS if kind != self.kind)
-        if source is None or source.kind not in wanted:
+        other_parts = tuple(kind for kind in PARTS if kind != self.kind)
+        if source is None or source.kind not in other_parts:
             named = "is missing; it names" if self.of is None else f"must name, other than {self.of!r},"
-            self._refuse(f"{named} an argument whose init.kind is {' or '.join(wanted)}", "init", "of")
+            self._refuse(f"{named} an argument whose init.kind is {' or '.join(other_parts)}", "init", "of")
         root = source if source.of is None else rules.get(source.of)
         if root is None or root.of is not None or len(root.shape) != 1 or len(source.shape) != 1:
             self._refuse(f"names {self.of!r}, which is not drawn", "init", "of")

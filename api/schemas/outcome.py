@@ -42,6 +42,7 @@ class SummarySchema(Schema):
     device = fields.String(allow_none=True)
     candidate = fields.String(allow_none=True, metadata={"description": "The kernel's digest."})
     reference = fields.String(allow_none=True, metadata={"description": "The reference's digest."})
+    reference_kernel = fields.String(allow_none=True, metadata={"description": "The reference's entry point."})
 
 
 class KernelResultSchema(Schema):

@@ -157,6 +157,9 @@ def read_compare(body: dict[str, Any]) -> Request:
     if _is_legacy(body):
         return _read_legacy(body)
     if "ref_kernel" not in body and "kernel" in body:
+        if "custom_kernel" not in body:
+            message = "is missing; a body with one kernel goes to /evaluate, or add the kernel to judge"
+            raise ValidationError({"custom_kernel": [message]}, data=body)
         body = {**body, "ref_kernel": body["kernel"]}
     contracts = CaseContracts(body, COMPARED)
     data = _compare.load(contracts.first)

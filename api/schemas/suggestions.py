@@ -68,9 +68,9 @@ def similar_name(name: str, fields: Collection[str]) -> str | None:
     """The field that a name was meant to be; None if it looks like none of them."""
     if len(name) > MAX_CHARS:
         return None
-    known = [field for field in _FIELDS_OF.get(name.lower(), ()) if field in fields]
-    found = known or get_close_matches(name.lower(), fields, 1, _MIN_SIMILARITY)
-    return found[0] if found else None
+    fields_of_alias = [field for field in _FIELDS_OF.get(name.lower(), ()) if field in fields]
+    similar = fields_of_alias or get_close_matches(name.lower(), fields, 1, _MIN_SIMILARITY)
+    return similar[0] if similar else None
 
 
 def similar_value(value: object, choices: Collection[str]) -> str | None:
@@ -80,8 +80,8 @@ def similar_value(value: object, choices: Collection[str]) -> str | None:
     text = value.strip().lower()
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
-    known = next((each for each in (text, _VALUES.get(text), text.replace("-", "_")) if each in choices), None)
-    return known or _misspelt(text, choices)
+    exact = next((each for each in (text, _VALUES.get(text), text.replace("-", "_")) if each in choices), None)
+    return exact or _misspelt(text, choices)
 
 
 def _misspelt(text: str, choices: Collection[str]) -> str | None:
@@ -89,8 +89,8 @@ def _misspelt(text: str, choices: Collection[str]) -> str | None:
     that begin alike, and have the same digits, are compared."""
     like = [each for each in choices if each[:1] == text[:1] and abs(len(each) - len(text)) <= 2]
     digits = _DIGITS.findall(text)
-    found = get_close_matches(text, [each for each in like if _DIGITS.findall(each) == digits], 1, _MIN_SIMILARITY)
-    return found[0] if found else None
+    similar = get_close_matches(text, [each for each in like if _DIGITS.findall(each) == digits], 1, _MIN_SIMILARITY)
+    return similar[0] if similar else None
 
 
 def missing_name(field: str, present: Collection[str]) -> str:

@@ -190,6 +190,7 @@ class Build:
         return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
 
     def _host_advice(self) -> str:
+        """Advice about host code: which part to send, or how to declare it."""
         names = list(host_functions(self.source))
         if not names:
             return (
@@ -256,8 +257,8 @@ def _check_machine_code(attempt: Attempt) -> None:
         kernels = cubin.kernels(attempt.compilation.cubin, limit=cubin.MAX_SECTIONS)
     except ValueError as error:
         raise KernelFault(Status.COMPILE_ERROR, f"the machine code cannot be read: {error}", log) from error
-    found = next((each.parameter_bytes for each in kernels if each.name == attempt.symbol), None)
-    if found != dict(enumerate(parameter.size for parameter in attempt.parameters)):
+    parameter_bytes = next((each.parameter_bytes for each in kernels if each.name == attempt.symbol), None)
+    if parameter_bytes != dict(enumerate(parameter.size for parameter in attempt.parameters)):
         raise KernelFault(
             Status.COMPILE_ERROR,
             f"the machine code has no kernel '{attempt.name}' with the parameters {spell(attempt.parameters)}: the "

@@ -116,8 +116,8 @@ class CudaExecutable(Executable):
 
     def _follow(self, io: IOContract) -> None:
         self._io = io
-        found = {argument.name: _variable(self._module, argument.name) for argument in io.constants}
-        variables = {name: variable for name, variable in found.items() if variable is not None}
+        addresses = {argument.name: _variable(self._module, argument.name) for argument in io.constants}
+        variables = {name: variable for name, variable in addresses.items() if variable is not None}
         check_constants(io.constants, {name: size for name, (_, size) in variables.items()})
         passed = [i for i, argument in enumerate(io.args) if not argument.is_constant]
         self._word_of = {position: word for word, position in enumerate(passed)}

@@ -35,7 +35,7 @@ def run_backward(
 
     for output, cotangent in zip(outputs, cotangents, strict=True):
         add(*_edge(output), cotangent)
-    wanted = [_edge(tensor) for tensor in inputs]
+    edges = [_edge(tensor) for tensor in inputs]
     with torch.set_grad_enabled(create_graph):
         while pending:
             node = max(pending, key=lambda each: (not each.name().endswith(_LEAF), each._sequence_nr()))
@@ -47,7 +47,7 @@ def run_backward(
             gradients = _called(node, reached[node])
             for (edge, number), gradient in zip(node.next_functions, gradients, strict=False):
                 add(edge, number, _fitted(edge, number, gradient))
-    return tuple(reached.get(node, {}).get(number) for node, number in wanted)
+    return tuple(reached.get(node, {}).get(number) for node, number in edges)
 
 
 def set_materialize_grads(ctx: Any, value: bool) -> None:
@@ -65,14 +65,14 @@ def _called(node: Any, gradients: Gradients) -> Sequence[torch.Tensor | None]:
     forms, apply = node._input_metadata, getattr(node, "apply", None)
     numbers = range(len(forms))
     if apply is None:
-        made = node(*(gradients.get(number) for number in numbers))
-        return made if isinstance(made, tuple) else (made,)
+        results = node(*(gradients.get(number) for number in numbers))
+        return results if isinstance(results, tuple) else (results,)
     takes_zeros = getattr(node, "takes_zeros", True)
     lacking = (_zeros(forms[n]) if takes_zeros and n not in gradients else None for n in numbers)
-    made = apply(*(gradients.get(n, zeros) for n, zeros in enumerate(lacking)))
-    made = made if isinstance(made, tuple) else (made,)
+    results = apply(*(gradients.get(n, zeros) for n, zeros in enumerate(lacking)))
+    results = results if isinstance(results, tuple) else (results,)
     # It returns one for each argument, and only the tensors among these have edges.
-    needed = iter([gradient for gradient, needs in zip(made, node.needs_input_grad, strict=False) if needs])
+    needed = iter([gradient for gradient, needs in zip(results, node.needs_input_grad, strict=False) if needs])
     return [None if edge is None else next(needed, None) for edge, _ in node.next_functions]
 
 

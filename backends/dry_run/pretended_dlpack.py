@@ -46,7 +46,7 @@ class _Managed(ctypes.Structure):
 
 
 _made: list[_Managed] = []
-"""What the capsules point to, for as long as the process lives."""
+"""The targets of the capsules' pointers, for as long as the process lives."""
 
 
 def pretend_dlpack() -> None:
@@ -62,7 +62,7 @@ def _capsule(tensor: torch.Tensor, **options: Any) -> Any:
         raise BufferError(f"DLPack has no {tensor.dtype}")
     lanes = 2 if tensor.dtype is torch.float4_e2m1fn_x2 else 1
     sizes = ctypes.c_int64 * tensor.ndim
-    made = _Managed(
+    managed = _Managed(
         _Tensor(
             ADDRESS + tensor.storage_offset() * tensor.itemsize,
             CUDA,
@@ -76,7 +76,7 @@ def _capsule(tensor: torch.Tensor, **options: Any) -> Any:
             0,
         )
     )
-    _made.append(made)
+    _made.append(managed)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return new(ctypes.addressof(made), b"dltensor", None)
+    return new(ctypes.addressof(managed), b"dltensor", None)

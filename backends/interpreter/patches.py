@@ -1,8 +1,8 @@
 """Corrects Triton's interpreter where its results differ from a GPU's.
 
-The interpreter replaces the GPU on a worker without one. Unpatched, it adds the bit patterns of bfloat16 numbers,
-rounds float8 wrongly, passes float scalars on as Python numbers, takes one block for `and` of two, lacks libdevice, and
-knows `tl.cast` by that name alone, not after `cast = tl.cast`. Right kernels would be judged wrong.
+The interpreter replaces the GPU on a worker without one. Unpatched, it would have right kernels judged wrong: it adds
+the bit patterns of bfloat16 numbers, rounds float8 wrongly, and passes float scalars on as Python numbers. It takes one
+block for `and` of two, lacks libdevice, and knows `tl.cast` by that name alone, not after `cast = tl.cast`.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ def share_builds() -> None:
 
     def compiled(self: Any, context: Any) -> Any:
         options = self._dsl.compile_options
-        kept = options.full_ptx_path, options.full_cubin_path, options.dump_sass_path
+        dump_paths = options.full_ptx_path, options.full_cubin_path, options.dump_sass_path
         text = context.module.operation.get_asm(enable_debug_info=False)  # Without the source's path.
         chosen = {kind.__name__: option.value for kind, option in options.options.items()}
         parts = text, f"{chosen} {context.pipeline}", self._dsl.envar.cache_key_str()
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        if key in known or self._dsl.envar.no_cache or any(kept):
+        if key in known or self._dsl.envar.no_cache or any(dump_paths):
             return compile_module(self, context)
         known.add(key)
         return compile_module(self, dataclasses.replace(context, cache_enabled=True, module_hash=key))

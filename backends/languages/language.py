@@ -1,4 +1,4 @@
-"""What the service has to know about a kernel language that lives inside Python."""
+"""Describes a kernel language that lives inside Python, as far as the service has to know it."""
 
 from __future__ import annotations
 

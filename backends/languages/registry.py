@@ -58,7 +58,7 @@ def before_import(source: str) -> None:
 
 
 def operators_part(error: BaseException) -> str | None:
-    """What the worker lacks and its operator adds, where the exception means that a language is not installed."""
+    """The package that the operator has to add, where the exception means that a language is not installed."""
     if isinstance(error, ImportError):
         return next((_how_to_add(language) for language in LANGUAGES if language.is_missing(error)), None)
     texts = [text for text in error.args if isinstance(text, str)]

@@ -126,8 +126,8 @@ class PythonBackend(Backend):
         """Imports, constructs and calls the source as the runner will, on fake tensors."""
 
         def follow(world: World) -> None:
-            given = Example.from_wire(task.example)
-            if given.unknown and kernel.io is None:
+            drawn_example = Example.from_wire(task.example)
+            if drawn_example.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
             with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
@@ -136,10 +136,10 @@ class PythonBackend(Backend):
                     entry = self.entry(module, kernel)
                     world.tell(entry=entry.label)
                     doing = f"constructing {entry.label}"
-                    executable = PythonExecutable(module, entry, kernel, folder, target, given.init, DRY_SEED)
+                    executable = PythonExecutable(module, entry, kernel, folder, target, drawn_example.init, DRY_SEED)
                 except Exception as error:
                     raise fault(error, doing, folder, target) from error
-                args = given.arguments(kernel, executable)
+                args = drawn_example.arguments(kernel, executable)
                 if kernel.is_reference:
                     world.tell(example=Example.wire(kernel, executable, args))
                 if args is None:

@@ -78,9 +78,9 @@ class HostFunction(ContractLaunch):
         self._name = name
         self._streams = [i for i, parameter in enumerate(parameters) if parameter.kind == "stream"]
         self._given = [i for i, parameter in enumerate(parameters) if parameter.kind != "stream"]
-        given = [parameters[i] for i in self._given]
-        check_arguments(name, given, io.args)
-        self.notes = mismatched_pointers(given, io.args)
+        bound = [parameters[i] for i in self._given]
+        check_arguments(name, bound, io.args)
+        self.notes = mismatched_pointers(bound, io.args)
         self._call: Any = getattr(ctypes.CDLL(library), CALL) if isinstance(library, str) else library.call
         if isinstance(library, str):
             self._call.restype = ctypes.c_char_p

@@ -48,8 +48,8 @@ def call_with_gradients(
             return _detached(result)
         outputs = list(_tensors(result))
         differentiated = [_output(outputs, *pair) for pair in zip(plan.outputs, cotangents, strict=True)]
-        wanted = [*leaves.values(), *parameters]
-        gradients = torch.autograd.grad(differentiated, wanted, cotangents, allow_unused=True)
+        requiring_grad = [*leaves.values(), *parameters]
+        gradients = torch.autograd.grad(differentiated, requiring_grad, cotangents, allow_unused=True)
     names = [*(f"input {number}" for number in leaves), *(f"parameter {name}" for name in plan.parameters)]
     if missing := [name for name, gradient in zip(names, gradients, strict=True) if gradient is None]:
         advice = MARK_INPUTS if any(name.startswith("input ") for name in missing) else ""
@@ -80,8 +80,8 @@ def find_gradients(
         learned = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         differentiated = [outputs[number] for number in numbers]
         cotangents = list(map(_random_signs, differentiated))
-        wanted = [*leaves.values(), *learned.values()]
-        gradients = torch.autograd.grad(differentiated, wanted, cotangents, allow_unused=True)
+        requiring_grad = [*leaves.values(), *learned.values()]
+        gradients = torch.autograd.grad(differentiated, requiring_grad, cotangents, allow_unused=True)
     present = [gradient is not None for gradient in gradients]
     return {
         "inputs": [number for number, there in zip(leaves, present, strict=False) if there],

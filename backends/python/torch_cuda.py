@@ -49,8 +49,8 @@ class TorchCudaBackend(PythonBackend):
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
         of_tensors = (name for name, words in host_functions(text).items() if "Tensor" in words)
-        found = _DEFINED.findall(bare) if binding or library else of_tensors
-        names = list(dict.fromkeys(kernel.metadata.get("functions") or found))
+        defined = _DEFINED.findall(bare) if binding or library else of_tensors
+        names = list(dict.fromkeys(kernel.metadata.get("functions") or defined))
         called = _called(names, kernel, is_bound=bool(binding or library))
         if not binding and not library:
             definitions = (f'm.def("{_last(name)}", &{name});' for name in dict.fromkeys([*names, called]))
@@ -71,8 +71,8 @@ def _last(name: str) -> str:
 
 def _called(names: list[str], kernel: Kernel, *, is_bound: bool) -> str:
     """The function to call. Raises KernelFault (compile_error) where the file has none or several."""
-    if (given := named_function(kernel)) is not None:
-        return given
+    if (entry_name := named_function(kernel)) is not None:
+        return entry_name
     if len(names) == 1 or _USUAL in names:
         return _USUAL if _USUAL in names else names[0]
     if names or is_bound:

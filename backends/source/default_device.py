@@ -32,10 +32,10 @@ class DefaultDevice:
         self,
         make: Callable[[], Any],
         *,
-        suits: Callable[[Any], bool] = lambda made: True,
+        suits: Callable[[Any], bool] = lambda value: True,
         is_final: Callable[[Exception], bool] = lambda error: False,
     ) -> Any:
-        """What `make` returns. A maker that fails on the device, or whose result does not suit, runs on the host.
+        """The value of `make()`. A maker that fails on the device, or whose result does not suit, runs on the host.
 
         Some sources need the host: they mix in tensors of numpy, of a host generator or of an explicit device. Raises
         the host's exception, or at once one that `is_final` says has nothing to do with the device.
@@ -43,10 +43,10 @@ class DefaultDevice:
         if self.used is DrawOn.DEVICE:
             try:
                 with _default_device(self._device):
-                    made = make()
-                if suits(made):
-                    return made
-                del made
+                    value = make()
+                if suits(value):
+                    return value
+                del value
             except Exception as error:
                 if is_final(error):
                     raise

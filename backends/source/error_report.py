@@ -215,8 +215,8 @@ def _headline(error: BaseException, log: str) -> str:
         line = _raising_line(error) if refused else None
         # A language may quote all the code that it handed to nvcc, before what nvcc says of it.
         first = first_error(text) if refused and len(text) > MAX_CHARS else None
-        told = f"{type(error).__name__}: {first}" if first else summary(error)
-        return f"{told}{_at(line)}"
+        headline = f"{type(error).__name__}: {first}" if first else summary(error)
+        return f"{headline}{_at(line)}"
     name = text.splitlines()[0].partition(":")[0]
     first = first_error(log.partition(BUILD_FAILED)[2])
     return f"{name}: {first}" if first else name

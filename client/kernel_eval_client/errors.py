@@ -28,7 +28,7 @@ class KernelEvalError(Exception):
     """
 
     usual_step: ClassVar[str | None] = None
-    """What to do after an error of this kind that the service has not described."""
+    """The next step after an error of this kind, where the service names none."""
 
     def __init__(self, message: str, *, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(plain_lines(message))
@@ -37,7 +37,7 @@ class KernelEvalError(Exception):
 
     @property
     def next(self) -> str | None:
-        """What to do next, as the service says it; else what the kind of error suggests."""
+        """The next step, as the service says it; else as the kind of error suggests."""
         step = self.problem.get("next")
         return step if isinstance(step, str) else self.usual_step
 

@@ -56,7 +56,9 @@ def guess_type(source: str, file_name: str = "") -> KernelType:
         return KernelType.TORCH_CUDA
     if uses_triton(source):
         return KernelType.TRITON
-    return next((kernel_type for kernel_type, shown in _LANGUAGES.items() if shown.search(source)), KernelType.TORCH)
+    return next(
+        (kernel_type for kernel_type, decorator in _LANGUAGES.items() if decorator.search(source)), KernelType.TORCH
+    )
 
 
 def uses_triton(source: str) -> bool:

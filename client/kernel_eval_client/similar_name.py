@@ -1,4 +1,4 @@
-"""What a mistyped name was meant to be."""
+"""Finds the name that a mistyped one was meant to be."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def compare_speedups(first: Speedup, second: Speedup | None) -> Finding:
 def combined(first: Speedup, second: Speedup) -> Speedup | None:
     """The mean of both logarithms, weighted by their precision, with a 95 % interval; None if one is only a bound.
 
-    If the two differ by more than their intervals explain, the interval is wider by the ratio of the difference to its
-    expected size (the scale factor of the Particle Data Group, Review of Particle Physics, section 5.2.2).
+    Two that differ by more than their intervals explain have an interval wider by the ratio of the difference to its
+    expected size. That is the Particle Data Group's scale factor (Review of Particle Physics, section 5.2.2).
     """
     margins = _margin(first), _margin(second)
     if math.inf in margins:

@@ -47,15 +47,15 @@ LIMITS = ("STACK_SIZE", "PRINTF_FIFO_SIZE", "MALLOC_HEAP_SIZE", "MAX_L2_FETCH_GR
 def context_limits() -> list[tuple[int, int]]:
     """The limits of this context, each with the driver's error code: not every device has all of them."""
     cu = driver()
-    found = [cu.cuCtxGetLimit(getattr(cu.CUlimit, f"CU_LIMIT_{name}")) for name in LIMITS]
-    return [(int(error), int(value or 0)) for error, value in found]
+    values = [cu.cuCtxGetLimit(getattr(cu.CUlimit, f"CU_LIMIT_{name}")) for name in LIMITS]
+    return [(int(error), int(value or 0)) for error, value in values]
 
 
 def reaches_host_memory(device: int) -> bool:
     """Whether kernels on that device can access all memory of their process: the driver's HMM, or a coherent link."""
     cu = driver()
-    wanted = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
-    return bool(call(cu.cuDeviceGetAttribute, wanted, call(cu.cuDeviceGet, device)))
+    attribute = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
+    return bool(call(cu.cuDeviceGetAttribute, attribute, call(cu.cuDeviceGet, device)))
 
 
 def independent_stream() -> int:

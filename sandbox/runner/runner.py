@@ -314,8 +314,8 @@ class Runner:
         large, small = self.large_call
         sizes = [large, *[SMALL] * -(-small // SMALL)]
         try:
-            made = [torch.empty(size, dtype=torch.uint8, device=self.target.device) for size in sizes]
-            made.clear()
+            buffers = [torch.empty(size, dtype=torch.uint8, device=self.target.device) for size in sizes]
+            buffers.clear()
         except torch.OutOfMemoryError:
             return {"op": "ok", "reserved": False}
         return {"op": "ok", "reserved": True}

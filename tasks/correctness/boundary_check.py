@@ -1,5 +1,8 @@
-"""Excuses wrong elements whose reference value depends on rounding alone, one or two of a million (docs/adr/0016), and
-those that float64 holds right (docs/adr/0036), be they few or those in which the reference errs."""
+"""Excuses wrong elements that are no error of the kernel.
+
+One or two of a million may have a reference value that depends on rounding alone (docs/adr/0016). Others are right in
+float64 (docs/adr/0036): few of them, or those in which the reference errs.
+"""
 
 from __future__ import annotations
 
@@ -91,24 +94,26 @@ class BoundaryExcuses:
         for call in wrong:
             arguments = slots.arguments(call)
             want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
-            seen: list[Outputs] = []
+            float64_outputs: list[Outputs] = []
             refusal = None
             with closing(self._runs(arguments, budget)) as runs:
                 if self._float64.applies(comparisons[call], want, arguments):
-                    seen = list(islice(runs, 1)) if self._float64.wants_run else []
+                    float64_outputs = list(islice(runs, 1)) if self._float64.wants_run else []
                     operations = partial(self._operations, arguments, budget)
-                    refusal = self._float64.check(want, got, arguments, next(iter(seen), None), operations)
+                    refusal = self._float64.check(want, got, arguments, next(iter(float64_outputs), None), operations)
                     if refusal is None:
                         continue
                 if self._reference_errors.applies(comparisons[call], want):
                     if self._reference_errors.wants_run(want, got):
-                        seen = seen or list(islice(runs, 1))
+                        float64_outputs = float64_outputs or list(islice(runs, 1))
                     terms = sum(tensor.numel() for tensor in leaves(arguments, torch.Tensor))
                     rounded = partial(self._rounded, arguments, budget)
-                    exact = next(iter(seen), None)
+                    exact = next(iter(float64_outputs), None)
                     if self._reference_errors.excuses(comparisons[call], want, got, terms, exact, rounded):
                         continue
-                if self._calls + len(jumps) == MOST_CALLS or not self._explained(want, got, chain(seen, runs)):
+                if self._calls + len(jumps) == MOST_CALLS or not self._explained(
+                    want, got, chain(float64_outputs, runs)
+                ):
                     self._float64.refusal, self._reference_errors.refused = refusal, True
                     return comparisons
             jumps.append(call)
@@ -179,7 +184,7 @@ class BoundaryExcuses:
     def _runs(self, arguments: Arguments, budget: TimeBudget) -> Generator[Outputs, None, None]:
         """Outputs in float64: for the inputs, then for inputs perturbed by about a rounding step; ends at a fault.
 
-        What is done with them counts against the budget, too.
+        Work on them counts against the budget, too.
         """
         session = self._reference.session
         if session is None or self.failed or self._reference.kernel.kernel_type is not KernelType.TORCH:

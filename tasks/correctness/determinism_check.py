@@ -209,7 +209,7 @@ def first_rows(arguments: Arguments, rows: int, size: int) -> Arguments:
 
 
 def _reason(fault: KernelFault) -> str:
-    """What the fault says; the deadline of this check is not the request's `timeout`."""
+    """The fault's message, except for the deadline of this check, which is not the request's `timeout`."""
     late = fault.status is Status.TIMEOUT
     return f"its calls took more than the {CHECK_S:g} s of this check" if late else fault.message
 

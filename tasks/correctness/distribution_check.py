@@ -196,8 +196,8 @@ class DistributionCheck:
         if self._decides(distribution):
             self._trials.note(wrong)
         else:
-            found = (evidence.wrong, evidence.judged, evidence.first)
-            failure = RobustnessFailure(distribution.name, Status.WRONG_RESULT, wrong.fault or "", *found)
+            members = (evidence.wrong, evidence.judged, evidence.first)
+            failure = RobustnessFailure(distribution.name, Status.WRONG_RESULT, wrong.fault or "", *members)
             self._trials.note_robustness_failure(failure)
 
     def _no_evidence(self, distribution: Distribution, evidence: NoiseCheck, *, ran_in_float64: bool) -> Flag | None:

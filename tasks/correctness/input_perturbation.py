@@ -48,16 +48,16 @@ class InputPerturbation:
     @cached_property
     def _structure(self) -> InputStructure:
         """The structure that drawn sets share, found at first use: that takes more sets, and copies of tensors."""
-        found = find_structure(self._sets())
+        result = find_structure(self._sets())
         arguments = self._arguments
         if arguments is None:
-            return found
+            return result
         tensors = [
             replace(tensor, variable=tensor.variable and argument.role != "output" and not _is_index(argument))
-            for argument, tensor in zip(arguments, found.tensors, strict=True)
+            for argument, tensor in zip(arguments, result.tensors, strict=True)
         ]
         # A contract draws each tensor by itself.
-        return replace(found, tensors=tuple(tensors), relations=())
+        return replace(result, tensors=tuple(tensors), relations=())
 
     def _sets(self) -> Iterator[list[torch.Tensor]]:
         yield self._tensors

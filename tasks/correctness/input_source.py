@@ -287,7 +287,7 @@ class TrialInputs:
         if session is None:
             raise ValueError("the owner has no runner")
         if (window_session := self._owner.window_session) is not None and window_session.device.is_crowded:
-            window_session.device.empty_cache()  # What the last set left there may be what this one needs.
+            window_session.device.empty_cache()  # This set may need the memory that the last one left.
         # A candidate with many busy processes could otherwise slow drawing down until sets are repeated.
         with frozen(self._owner.candidate if self._spent_s > SLOW_DRAWING_S else None):
             sets, note = session.inputs([self._seed(fresh) for fresh in numbers], infer=infer)

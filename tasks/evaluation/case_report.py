@@ -48,10 +48,10 @@ def with_cases(report: Report, cases: JobCases, kernel_runs: Sequence[KernelRun]
 
 def pooled_cases(each: Sequence[CaseResults | None]) -> CaseResults | None:
     """The results of several processes: of each case the mean time and speed-up, and the first process's comparison."""
-    known = [results for results in each if results is not None]
-    if not known:
+    present = [results for results in each if results is not None]
+    if not present:
         return None
-    pairs = zip(*(results.results for results in known), strict=True)
+    pairs = zip(*(results.results for results in present), strict=True)
     return CaseResults(tuple(_pooled(of_case) for of_case in pairs))
 
 

@@ -78,9 +78,14 @@ def execute(
 def _show_in_flower(task: Any, claim: Claim) -> None:
     """Give Flower the job's id and name as the task's arguments. The message has none, because it names no job."""
     request = claim.request
-    shown = [claim.job_id, request.operation, request.kernel.kernel_type, *([request.name] if request.name else [])]
+    event_fields = [
+        claim.job_id,
+        request.operation,
+        request.kernel.kernel_type,
+        *([request.name] if request.name else []),
+    ]
     try:
-        task.send_event("task-started", retry=False, args=f"({', '.join(map(str, shown))})")
+        task.send_event("task-started", retry=False, args=f"({', '.join(map(str, event_fields))})")
     except Exception as error:  # Only Flower lacks it, whatever fails here.
         log.warning("job %s: Flower does not get its name: %s: %s", claim.job_id, type(error).__name__, error)
 

@@ -113,8 +113,8 @@ class DeviceScope:
     def release(self) -> None:
         """Ends every reference to device memory, before other jobs get the device; first stores what the report needs.
 
-        May be called again. Device memory is held by layouts and outputs of the runners' windows, by inputs and shared
-        weights, by frames that an exception passed through, and by the null runner.
+        May be called again. Holders of device memory are layouts and outputs of the runners' windows, inputs and shared
+        weights, and the null runner; also frames that an exception passed through.
         """
         if self.memory_plan is not None:
             self.use = replace(self.use, memory_arrangement=self.memory_plan.arrangement.value)

@@ -122,8 +122,8 @@ def _device(shown: Report, reports: Sequence[Report]) -> DeviceReport:
     """The device report of `shown`, with the times of all processes, and the card's errors if they are known in all."""
     windows_s = sum(report.device.windows_s for report in reports)
     device = replace(shown.device, held_s=reports[-1].device.held_s, windows_s=windows_s)
-    known = [report.device.gpu_errors for report in reports if isinstance(report.device.gpu_errors, list)]
-    return replace(device, gpu_errors=list(chain(*known))) if len(known) == len(reports) else device
+    error_lists = [report.device.gpu_errors for report in reports if isinstance(report.device.gpu_errors, list)]
+    return replace(device, gpu_errors=list(chain(*error_lists))) if len(error_lists) == len(reports) else device
 
 
 def _timings(outcomes: Sequence[Outcome]) -> list[Timing]:
@@ -149,7 +149,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
     timings = [outcome.timing for outcome in outcomes if outcome.timing is not None]
     timing = pooled_timing(timings)
     comparisons = [outcome.comparison for outcome in outcomes if outcome.comparison is not None]
-    found = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
+    repeats = [outcome.determinism for outcome in outcomes if outcome.determinism is not None]
     position = position_at(outcomes[0].roofline, timings[0].latency_ms, timing.latency_ms)
     first, forward = outcomes[0].gradients, _forward(outcomes)
     return replace(
@@ -158,7 +158,7 @@ def _pooled(outcomes: Sequence[Outcome]) -> Outcome:
         roofline=position,
         headroom=headroom(timing, position),
         comparison=merged_comparison(comparisons) if comparisons else None,
-        determinism=merged(found) if found else None,
+        determinism=merged(repeats) if repeats else None,
         gradients=replace(first, forward=pooled_timing(forward)) if first is not None and forward else first,
     )
 

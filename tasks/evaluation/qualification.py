@@ -51,9 +51,9 @@ def qualification(request: Request, report: Report) -> dict[str, Any]:
     ]
     if any(check.name == "right" for check in against):
         against = [check for check in against if check.name == "right"]  # The others follow from it.
-    shown = against or [check for check in checks if check.result is CheckResult.PASSED]
+    listed = against or [check for check in checks if check.result is CheckResult.PASSED]
     noted = [check.message for check in checks if check.result is CheckResult.NOTED]
-    sentence = f"{'Not fit' if against else 'Fit'} to be merged: {'; '.join(check.message for check in shown)}."
+    sentence = f"{'Not fit' if against else 'Fit'} to be merged: {'; '.join(check.message for check in listed)}."
     return {
         "fit": not against,
         "sentence": sentence + (f" Note: {'; '.join(noted)}." if noted else ""),
@@ -74,10 +74,10 @@ def _right(request: Request, report: Report) -> Check:
 
 def _meaningful(request: Request, report: Report) -> Check:
     comparison = report.outcome.comparison
-    found = (
+    weak = (
         [flag for flag in comparison.weak_reference if flag.code is FlagCode.FIXED_OUTPUTS_PASS] if comparison else []
     )
-    if found:
+    if weak:
         return Check("meaningful", CheckResult.FAILED, "outputs fixed beforehand would pass this reference too")
     return Check(
         "meaningful", CheckResult.PASSED if comparison else CheckResult.UNKNOWN, "the reference tells wrong outputs"
@@ -107,13 +107,13 @@ def _same_work(request: Request, report: Report) -> Check:
 
 
 def _same_bits(request: Request, report: Report) -> Check:
-    found, name = report.outcome.determinism, "same_bits"
-    if found is None or found.untested or not found.outputs:
+    repeated, name = report.outcome.determinism, "same_bits"
+    if repeated is None or repeated.untested or not repeated.outputs:
         return Check(
-            name, CheckResult.UNKNOWN, _unknown("equal inputs give equal bits", found.untested if found else None)
+            name, CheckResult.UNKNOWN, _unknown("equal inputs give equal bits", repeated.untested if repeated else None)
         )
-    if all(output.repeats for output in found.outputs):
-        where = "one process" if found.processes == 1 else f"{found.processes} processes"
+    if all(output.repeats for output in repeated.outputs):
+        where = "one process" if repeated.processes == 1 else f"{repeated.processes} processes"
         return Check(name, CheckResult.PASSED, f"the same bits every time, in {where}")
     return Check(name, CheckResult.FAILED, "equal inputs give other bits from call to call or from process to process")
 
@@ -123,12 +123,14 @@ def _unknown(what: str, why: str | None) -> str:
 
 
 def _batch_invariant(request: Request, report: Report) -> Check:
-    found, name = report.outcome.determinism, "batch_invariant"
-    if found is None or found.batch.verdict is BatchVerdict.UNTESTED:
+    repeated, name = report.outcome.determinism, "batch_invariant"
+    if repeated is None or repeated.batch.verdict is BatchVerdict.UNTESTED:
         return Check(
-            name, CheckResult.UNKNOWN, _unknown("rows depend on their batch", found.batch.reason if found else None)
+            name,
+            CheckResult.UNKNOWN,
+            _unknown("rows depend on their batch", repeated.batch.reason if repeated else None),
         )
-    if found.batch.verdict is BatchVerdict.INVARIANT:
+    if repeated.batch.verdict is BatchVerdict.INVARIANT:
         return Check(name, CheckResult.PASSED, "rows do not depend on their batch")
     return Check(name, CheckResult.NOTED, "bits of a row depend on the other rows of its batch")
 
@@ -151,16 +153,19 @@ def _faster_than_compiled(request: Request, report: Report) -> Check:
     name, other = "faster_than_compiled", "the reference under torch.compile"
     if _interpreted(report):
         return Check(name, CheckResult.UNKNOWN, _unknown(f"it is faster than {other}", NOT_ON_A_GPU))
-    found = next((one for one in report.baselines if one["name"] == Baseline.COMPILE), None)
-    if found is None or found["speedup"] is None:
-        why = found["unavailable"]["message"] if found else "it was not timed"
+    compiled = next((one for one in report.baselines if one["name"] == Baseline.COMPILE), None)
+    if compiled is None or compiled["speedup"] is None:
+        why = compiled["unavailable"]["message"] if compiled else "it was not timed"
         return Check(name, CheckResult.UNKNOWN, f"whether it is faster than {other} is not known ({why})")
-    return _compared(name, Speedup(**found["speedup"]), other)
+    return _compared(name, Speedup(**compiled["speedup"]), other)
 
 
 def _compared(name: str, speedup: Speedup, other: str, *, required: bool = False) -> Check:
     if speedup.verdict == "faster" and math.isinf(speedup.ci_high):
         return Check(name, CheckResult.PASSED, f"at least {speedup.ci_low:.3g} times as fast as {other}", required)
+    if math.isinf(speedup.ci_high):
+        bound = f"only a bound is known: at least {speedup.ci_low:.3g} times"
+        return Check(name, CheckResult.FAILED, f"not shown to be faster than {other} ({bound})", required)
     interval = f"95 % interval {speedup.ci_low:.3g} to {speedup.ci_high:.3g}"
     if speedup.verdict == "faster":
         return Check(name, CheckResult.PASSED, f"{speedup.ratio:.3g} times as fast as {other} ({interval})", required)

@@ -45,7 +45,8 @@ def _build(job: JobContext, kernel_runs: list[KernelRun]) -> None:
 def _take_runners(job: JobContext, kernel_runs: list[KernelRun]) -> None:
     """Assign a runner to each kernel, its CUDA context made before the job asks for the device.
 
-    The reference's is the one of an earlier job, if one was kept. So is that of a candidate without host code.
+    The reference's is the one of an earlier job, if one was kept. A candidate without host code may have such a
+    runner, too.
     """
     launch_ms = _take_kept_runners(job, kernel_runs)
     new = [kernel_run for kernel_run in kernel_runs if kernel_run.session is None]

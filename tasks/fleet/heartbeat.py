@@ -104,9 +104,9 @@ def limit_heartbeats(redis: Redis) -> None:
 
 
 def _parsed(name: str, note: str | bytes) -> WorkerView | None:
-    known = {each.name for each in fields(WorkerView)}
+    names = {each.name for each in fields(WorkerView)}
     try:
-        return WorkerView(**{name: value for name, value in json.loads(note).items() if name in known})
+        return WorkerView(**{name: value for name, value in json.loads(note).items() if name in names})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         _warn_once(name, f"{type(error).__name__}: {error}"[:200])
         return None

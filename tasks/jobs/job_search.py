@@ -55,7 +55,7 @@ class Found:
 
 def search(
     records: JobStore,
-    wanted: JobFilter,
+    conditions: JobFilter,
     *,
     limit: int,
     batch_id: str | None = None,
@@ -65,21 +65,21 @@ def search(
     """The newest `limit` matching jobs of an API key, a batch or all, submitted before `before` (epoch seconds)."""
     views: list[JobView] = []
     searched, last = 0, before
-    for view in _newest(records, wanted, batch_id, key_id, before, min(limit + 1, CHUNK)):
+    for view in _newest(records, conditions, batch_id, key_id, before, min(limit + 1, CHUNK)):
         if len(views) == limit or searched == MAX_SEARCHED:
             return Found(views, searched, last)
         searched, last = searched + 1, view.submitted_at
-        if wanted.matches(view):
+        if conditions.matches(view):
             views.append(view)
     return Found(views, searched, None)
 
 
 def _newest(
-    records: JobStore, wanted: JobFilter, batch_id: str | None, key_id: str | None, before: float | None, first: int
+    records: JobStore, conditions: JobFilter, batch_id: str | None, key_id: str | None, before: float | None, first: int
 ) -> Iterator[JobView]:
     """The jobs of the smallest index, the newest first; `first` of them come in the first round trip."""
-    state = None if batch_id or key_id or wanted.name else wanted.state  # Only one index can be read.
-    listed, chunk = partial(records.list, state=state, batch_id=batch_id, key_id=key_id, name=wanted.name), first
+    state = None if batch_id or key_id or conditions.name else conditions.state  # Only one index can be read.
+    listed, chunk = partial(records.list, state=state, batch_id=batch_id, key_id=key_id, name=conditions.name), first
     while page := listed(limit=chunk, before=before):
         yield from page
         before, chunk = page[-1].submitted_at, CHUNK
@@ -87,7 +87,7 @@ def _newest(
 
 def _shown_text(view: JobView) -> str:
     one = view.summary
-    shown = [view.job_id, view.name, view.batch_id, view.worker, view.error]
+    searched = [view.job_id, view.name, view.batch_id, view.worker, view.error]
     if one is not None:
-        shown += [one.kernel, one.device, one.candidate, one.reference, one.error]
-    return "\n".join(filter(None, shown))
+        searched += [one.kernel, one.device, one.candidate, one.reference, one.error]
+    return "\n".join(filter(None, searched))

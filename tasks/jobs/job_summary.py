@@ -12,7 +12,7 @@ from domain.result import first_line
 
 @dataclass(frozen=True)
 class Summary:
-    """Summary of a completed job for lists. `kernel` is the name of its entry point; digests as in the result.
+    """Summary of a completed job for lists. `kernel` and `reference_kernel` name entry points.
 
     `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
     work; `error` is the first line of the failure, or None. `fixed_outputs_pass`: outputs that ignore all inputs would
@@ -34,6 +34,7 @@ class Summary:
     error: str | None = None
     headroom: float | None = None
     fixed_outputs_pass: bool = False
+    reference_kernel: str | None = None
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Summary:
@@ -53,6 +54,7 @@ class Summary:
             flag_count=len(timing.get("flags") or ()),
             candidate=metadata.get("digest"),
             reference=reference.get("digest"),
+            reference_kernel=reference.get("kernel_name"),
             inputs_replayed=bool((kernel.get("inputs") or {}).get("inputs_replayed")),
             relative_ci=timing.get("relative_ci"),
             headroom=(kernel.get("headroom") or {}).get("ratio"),

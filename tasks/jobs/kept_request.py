@@ -27,7 +27,7 @@ take 60 KiB as stored."""
 
 
 def kept_request(request: Request) -> dict[str, bytes]:
-    """What a completed job keeps of its request, by name; empty if it is too large."""
+    """The parts of its request that a completed job keeps, by name; empty if it is too large."""
     text = json.dumps(request.to_wire(), separators=(",", ":"))
     if len(text) > MAX_UNPACKED:
         return {}

@@ -191,7 +191,7 @@ class KeptRunner:
         return "it prints" if kernel_run.output else None
 
     def _left_outside(self, kernel_run: KernelRun, session: Session) -> list[str]:
-        """What a job left, as the referee sees it."""
+        """The processes, changed files and device memory that a job left, as the referee sees them."""
         before, now = kernel_run.device_bytes, self._device_bytes(session.runner.pid)
         is_changed = not kernel_run.is_unmodified
         newest = newest_files(kernel_run.folder, SHOWN_FILES) if is_changed else []

@@ -67,7 +67,7 @@ class Diagnosis:
 
 @dataclass
 class CaseState:
-    """What a kernel run knows of one case of its job: contract, inputs, gradients, first calls, comparison and time.
+    """A kernel run's part in one case of its job: contract, inputs, gradients, first calls, comparison and time.
 
     `upper_bound_ms` is the time of a call by the referee's clock, window overhead included.
     """

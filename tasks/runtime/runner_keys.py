@@ -34,8 +34,11 @@ def candidate_key(request: Request, queues: Queues) -> str | None:
 
 
 def _may_share(request: Request, queues: Queues) -> bool:
-    """Profilers may crash a process, several processes are asked for where a time is to be that of more than one, and a
-    restarted job found something wrong with its contexts."""
+    """Whether the job may use a process that other jobs use.
+
+    Profilers may crash a process. A time over several processes needs fresh ones. A restarted job found something wrong
+    with its contexts.
+    """
     inspects = request.profile or request.artifacts or request.sanitize or request.device_metrics is not None
     restarted = queues.multi_queue_roles or queues.one_call or queues.final
     return not inspects and not restarted and request.processes == 1

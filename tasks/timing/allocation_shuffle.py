@@ -30,8 +30,8 @@ def shuffle_allocations(kernel_run: KernelRun, slots: Slots, setup: WindowSetup)
 def free_memory_to_move(kernel_run: KernelRun, slots: Slots, setup: WindowSetup) -> None:
     """Gives back the memory that `shuffle_allocations` would move. Raises KernelFault if the runner fails.
 
-    Where it runs for all kernels first, each may get what another had. A process that frees and allocates by itself
-    always gets its own part of the device's memory again, and a large call's time depends on that part.
+    It has to run for all kernels before any allocates: each may then get memory that another had. A process that frees
+    and allocates by itself always gets its own part of the device's memory again. A large call's time depends on it.
     """
     if kernel_run.session is not None and _is_moved(slots, setup):
         kernel_run.session.free_cache()

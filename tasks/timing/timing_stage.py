@@ -336,8 +336,8 @@ class Timekeeper:
             flags.inputs_came_again(self.rounds.inputs.reused) if is_candidate else None,
             view_outputs_warning(self.kernel_runs) if is_candidate else None,
         ]
-        known = [flag for flag in possible if flag is not None]
-        return Circumstances(self.worker.device.cache, known, measurement.stop, asdict(state))
+        present = [flag for flag in possible if flag is not None]
+        return Circumstances(self.worker.device.cache, present, measurement.stop, asdict(state))
 
     def _concluded(self, kernel_run: KernelRun, timing: Timing) -> Timing:
         """The timing with remarks about its method, and a flag if it is impossible on this card."""

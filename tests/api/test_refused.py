@@ -369,7 +369,7 @@ RAW: list[tuple[bytes, str]] = [
         b'{"a": "\x01"}',
         "not JSON: Invalid control character at line 1, column 8; a line break or a tab inside",
     ),
-    (b'{"a": "x\ny"}', "write \\n or \\t there, or let jq or json.dumps make the body"),
+    (b'{"a": "x\ny"}', "write \\n or \\t there, or make the body with jq or json.dumps"),
     (b'{"a": "' + b"\\" * 999, "not JSON"),
     (b'"' * 1001, "not JSON"),
     (b"[]", "array"),
@@ -431,6 +431,17 @@ def test_wait_out_of_bounds(client: FlaskClient, records: JobStore, wait: str) -
     assert records.queue_length() == 0
 
 
+def test_an_unknown_path_is_a_page_in_a_browser(client: FlaskClient) -> None:
+    answer = client.get("/report", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.content_type) == (404, "text/html; charset=utf-8")
+    assert "there is no" in answer.text and 'href="/"' in answer.text
+
+
+def test_a_comparison_of_one_kernel_is_sent_to_evaluate(client: FlaskClient) -> None:
+    error = client.post("/compare", json={"kernel": {"kernel_type": "torch", "source_code": "x"}}).get_json()["error"]
+    assert error.startswith("custom_kernel: is missing; a body with one kernel goes to /evaluate")
+
+
 def test_unknown_routes_and_methods(client: FlaskClient) -> None:
     for answer, status in ((client.get("/nowhere"), 404), (client.get("/evaluate"), 405), (client.put("/job/x"), 405)):
         assert (answer.status_code, answer.content_type) == (status, "application/problem+json")
@@ -438,6 +449,7 @@ def test_unknown_routes_and_methods(client: FlaskClient) -> None:
         assert problem["status"] == status
         assert problem["error"] == problem["detail"]
     assert "POST" in client.get("/evaluate").headers["Allow"]
+    assert client.get("/jobs/3f2a/report").get_json()["error"].endswith("did you mean `/job/3f2a/report`?")
     error = client.get("/evaluate").get_json()["error"]
     assert error == f"GET is not allowed for /evaluate; allowed: {client.get('/evaluate').headers['Allow']}"
 

@@ -336,7 +336,8 @@ def flashinfer_set(tmp_path: Path) -> Path:
     return root
 
 
-def result_of(verdict: str, speedup: Speedup | None) -> Result:
+def result_of(verdict: str, speedup: Speedup | None, **members: Any) -> Result:
     kernel = {"status": verdict, "compiled": True, "correctness": verdict == "passed"}
-    told = None if speedup is None else dict(vars(speedup))
-    return Result.from_dict({"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": told})
+    ratio = None if speedup is None else dict(vars(speedup))
+    body = {"job_id": "j", "verdict": verdict, "kernel_exec_result": kernel, "speedup": ratio}
+    return Result.from_dict(body | members)

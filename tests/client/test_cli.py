@@ -222,9 +222,10 @@ def test_a_batch_has_a_summary_and_the_worst_exit(run: Command, files: Path) -> 
         ["unbalanced.py", "compile_error"],
         ["wrong.py", "wrong_result"],
     ]
-    assert run.out.splitlines()[-2:] == [
+    assert run.out.splitlines()[-3:] == [
         "2 compile_error, 1 wrong_result",
         "skipped, as no submission (it defines no Model, ModelNew, kernel_fn): helper.py",
+        f"Reports of all jobs: {run.url}/jobs",
     ]
 
 

@@ -53,6 +53,26 @@ def test_a_problem_that_fixed_outputs_pass_is_listed_and_its_speed_up_says_nothi
     assert "1.23x (1.10 to 1.40), says nothing" in verdict and "weak zeros would pass" in verdict
 
 
+def test_a_remark_about_the_reference_is_printed_once() -> None:
+    weak = Flag(FIXED_OUTPUTS_PASS, "zeros would pass")
+    result = result_of("passed", FASTER, flags=[{"code": weak.code, "message": weak.message, "kernel": "candidate"}])
+    kernel = dataclasses.replace(result.kernel, comparison=Comparison(True, weak_reference=(weak,)))
+    text = printed(400, (show.result, "mine", "", dataclasses.replace(result, kernel=kernel)))
+    assert text.count("zeros would pass") == 1
+
+
+@pytest.mark.parametrize(("finding", "says"), show.FINDINGS.items())
+def test_a_confirmation_says_what_it_found(finding: str, says: str) -> None:
+    result = result_of("passed", FASTER, confirmation={"of": "the-first", "finding": finding})
+    assert f"confirms  job the-first: {says}\n" in printed(400, (show.result, "mine", "", result))
+
+
+def test_a_kernel_that_passes_and_is_unfit_is_told_the_next_step() -> None:
+    unfit = {"fit": False, "sentence": "Not fit to be merged: slower.", "checks": []}
+    result = result_of("passed", FASTER, qualification=unfit, next="Make it faster.")
+    assert "next      Make it faster." in printed(400, (show.result, "mine", "", result))
+
+
 def test_each_case_has_a_line_and_hidden_ones_are_counted() -> None:
     ratio = {"ratio": 1.234, "ci_low": 1.1, "ci_high": 1.4, "verdict": "faster"}
     cases = [

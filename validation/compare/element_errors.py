@@ -47,7 +47,7 @@ def measure_rows(expected: torch.Tensor, actual: torch.Tensor, tolerance: Tolera
 
 
 def measure_equal_rows(expected: torch.Tensor) -> torch.Tensor:
-    """What `measure_rows` gives for rows whose bits are equal on both sides: zeros but for the sum of squares."""
+    """The result of `measure_rows` for rows whose bits are equal on both sides: zeros but for the sum of squares."""
     if expected.dtype.is_floating_point or expected.dtype.is_complex:
         parts = _parts(expected)
         finite = (parts * 0.0 == 0.0).all(dim=0)

@@ -45,11 +45,11 @@ def fingerprint(tensor: torch.Tensor, seed: int) -> int:
 
 
 def _merged_output(same: Sequence[OutputRepeats]) -> OutputRepeats:
-    known = [one.max_abs_diff for one in same if one.max_abs_diff is not None]
+    differences = [one.max_abs_diff for one in same if one.max_abs_diff is not None]
     return OutputRepeats(
         calls=sum(one.calls for one in same),
         differing_calls=sum(one.differing_calls for one in same),
-        max_abs_diff=max(known, default=None),
+        max_abs_diff=max(differences, default=None),
         fingerprint=same[0].fingerprint,
         equal_across_processes=len({one.fingerprint for one in same}) == 1,
     )

@@ -101,8 +101,8 @@ def _shapes(outputs: Outputs) -> list[torch.Size]:
 
 
 def _differences(expected: Outputs, actual: Outputs) -> tuple[list[float], list[float]]:
-    apart = [(_wide(got) - _wide(want)).abs() for want, got in zip(expected, actual, strict=True)]
-    return list(map(_rms, apart)), [float(one.max()) if one.numel() else 0.0 for one in apart]
+    differences = [(_wide(got) - _wide(want)).abs() for want, got in zip(expected, actual, strict=True)]
+    return list(map(_rms, differences)), [float(one.max()) if one.numel() else 0.0 for one in differences]
 
 
 def _rms(tensor: torch.Tensor) -> float:

@@ -63,11 +63,11 @@ def reference_error(
     """
     largest = 0.0
     for want, got, true in zip(expected, actual, exact, strict=True):
-        places = wrong_positions(want, got, tolerance)
-        if not len(places):
+        positions = wrong_positions(want, got, tolerance)
+        if not len(positions):
             continue
         scale = root_mean_square(true)
-        values, targets = (tensor.reshape(-1)[places].double() for tensor in (want, true))
+        values, targets = (tensor.reshape(-1)[positions].double() for tensor in (want, true))
         errors = (values - targets).abs_()
         if want.dtype not in DTYPES or bool((errors <= _allowed(targets, scale, want.dtype, terms)).any()):
             return None

@@ -75,8 +75,8 @@ class FixedOutputs:
     def see_with_other_weights(self, outputs: list[torch.Tensor], tolerance: Tolerance) -> None:
         """Takes a call of the reference with other values for its weights."""
         if not self._has_stopped and len(outputs) == len(self._fixed):
-            passing = self._passing(outputs, [tolerance] * len(outputs))
-            self._with_other_weights = "pass" if all(passing) else "differ"
+            plausible = self._passing(outputs, [tolerance] * len(outputs))
+            self._with_other_weights = "pass" if all(plausible) else "differ"
 
     def stop(self) -> None:
         """Frees the outputs; later calls change nothing."""
@@ -139,16 +139,16 @@ def _trivial(
 def _passing(tried: Mapping[str, Sequence[Pair]], tolerance: Tolerance) -> Iterator[str]:
     """The names whose pairs all agree. The corners of all pairs are compared at once: a comparison of its own for each
     costs fifty launches and two waits more (`compare_stacked`)."""
-    alike = {name: pairs for name, pairs in tried.items() if all(_are_alike(*pair) for pair in pairs)}
-    every = [pair for pairs in alike.values() for pair in pairs]
+    plausible = {name: pairs for name, pairs in tried.items() if all(_are_alike(*pair) for pair in pairs)}
+    every = [pair for pairs in plausible.values() for pair in pairs]
     if not every:
         return
     right, trivial = (
         torch.stack([tensor[(slice(PROBE),) * tensor.dim()] for tensor in side]) for side in zip(*every, strict=True)
     )
     passed = iter([call.passed for call in compare_stacked([right], [trivial], tolerance)])
-    promising = {name: all([next(passed) for _ in pairs]) for name, pairs in alike.items()}
-    for name, pairs in alike.items():
+    promising = {name: all([next(passed) for _ in pairs]) for name, pairs in plausible.items()}
+    for name, pairs in plausible.items():
         if promising[name] and all(compare([right], [trivial], tolerance).passed for right, trivial in pairs):
             yield name
 

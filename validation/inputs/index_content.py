@@ -72,7 +72,7 @@ def _lengths(init: TensorInit, sets: int, count: int, options: dict[str, Any]) -
     cuts[:, 1:] = torch.where(_chosen(cuts[:, 1:], options), cuts[:, :-1], cuts[:, 1:])
     lengths = torch.diff(cuts, append=torch.full_like(cuts[:, :1], spare))
     if init.high is not None:
-        # What is too long goes to the others, in proportion to their room.
+        # The excess of lengths over the limit goes to the others, in proportion to their room.
         excess = (lengths - (int(init.high) - low)).clamp_(min=0)
         lengths -= excess
         room = (int(init.high) - low - lengths).cumsum(-1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from api.pages import words
 from api.pages.interval_plot import IntervalPlot, Measured, interval_plot
 from api.pages.several_jobs.rows import JobRow, rows
 from domain.result import Status
@@ -17,25 +18,30 @@ MAX_ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Attempt:
-    """A job under the name, numbered from 1 for the oldest; `before` is the attempt before it, `best` the best yet."""
+    """A job under the name, numbered from 1 for the oldest; `before` is the attempt before it, `best` the best yet.
+
+    `other_task`: it was judged against another reference or on another device than the newest measured one.
+    """
 
     number: int
     row: JobRow
     before: JobRow | None
     best: bool
+    other_task: bool
 
 
-def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
+def template_values(name: str, result: Found, now: float) -> dict[str, Any]:
     """The values of the template `history.html`; `now` in epoch seconds.
 
     Attempts against another reference or on another device than the newest measured one are listed and not drawn.
     """
-    oldest_first = found.views[::-1]
-    task = next((_task(view) for view in found.views if _lower_end(view) is not None), None)
+    oldest_first = result.views[::-1]
+    task = next((_task(view) for view in result.views if _lower_end(view) is not None), None)
     attempts, best_end, before = [], 0.0, None
     for number, row in enumerate(rows(oldest_first, now), 1):
         end = _lower_end(row.view) if _task(row.view) == task else None
-        attempts.append(Attempt(number, row, before, best=end is not None and end > best_end))
+        other_task = row.view.summary is not None and task is not None and _task(row.view) != task
+        attempts.append(Attempt(number, row, before, end is not None and end > best_end, other_task))
         best_end, before = max(best_end, end or 0.0), row
     measured = [each for each in attempts if _lower_end(each.row.view) is not None and _task(each.row.view) == task]
     best = max((attempt for attempt in attempts if attempt.best), key=lambda each: each.number, default=None)
@@ -44,9 +50,10 @@ def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
         "attempts": attempts[::-1],
         "passed": sum(attempt.row.tone == "good" for attempt in attempts),
         "best": best,
-        "task": task,
+        "reference": _reference(best.row.view) if best else None,
+        "device": task[1] if task else None,
         "figure": _figure(measured),
-        "complete": found.cursor is None,
+        "complete": result.cursor is None,
         "now": now,
     }
 
@@ -54,6 +61,11 @@ def template_values(name: str, found: Found, now: float) -> dict[str, Any]:
 def _task(view: JobView) -> tuple[str | None, str | None]:
     """Reference and device; speed-ups are comparable only where both are the same."""
     return (view.summary.reference, view.summary.device) if view.summary else (None, None)
+
+
+def _reference(view: JobView) -> str:
+    one = view.summary
+    return words.reference(one.reference_kernel, one.reference) if one else words.NONE
 
 
 def _lower_end(view: JobView) -> float | None:

@@ -13,14 +13,14 @@ from domain.kernel import KernelType
 from tasks.jobs.job_search import Found
 
 
-def template_values(found: Found, query: Mapping[str, Any], now: float) -> dict[str, Any]:
+def template_values(result: Found, query: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The values of the template `jobs.html`; `query` holds the filters as the client sent them."""
     filters = {name: value for name, value in query.items() if name not in ("cursor", "refresh", "limit")}
     page = filters | {name: query[name] for name in ("limit",) if name in query}
-    older = page | {"cursor": f"{found.cursor:.6f}"} if found.cursor is not None else None
+    older = page | {"cursor": f"{result.cursor:.6f}"} if result.cursor is not None else None
     return {
-        "rows": rows(found.views, now),
-        "searched": found.searched,
+        "rows": rows(result.views, now),
+        "searched": result.searched,
         "filters": filters,
         "selects": [
             ("verdict", "Verdict", [(status.value, word) for status, word in HEADLINES.items()]),

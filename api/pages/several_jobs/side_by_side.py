@@ -53,8 +53,8 @@ def template_values(
         "counters": [
             (name, counter_row)
             for name, result in results.items()
-            if (found := counters(result)) is not None
-            for counter_row in (found.sides[0].rows if found.sides else ())
+            if (tables := counters(result)) is not None
+            for counter_row in (tables.sides[0].rows if tables.sides else ())
         ],
         "diff": source_diff(*sources),
     }

@@ -152,15 +152,15 @@ def _beside_the_speedup(result: Result) -> Iterator[str]:
         yield plain(f"headroom: {result.headroom}")
     for baseline in result.baselines:
         if baseline.name != "eager":
-            told = _interval(baseline.speedup) if baseline.speedup else f"none: {baseline.message}"
-            yield cut(plain(f"speed-up over the reference under torch.{baseline.name}: {told}"), 240)
+            outcome = _interval(baseline.speedup) if baseline.speedup else f"none: {baseline.message}"
+            yield cut(plain(f"speed-up over the reference under torch.{baseline.name}: {outcome}"), 240)
 
 
 def _of_cases(result: Result) -> Iterator[str]:
     """A line for each of the first cases, wrong ones before others, and one for hidden ones."""
     for case in sorted(result.cases, key=lambda case: case.verdict == "passed")[:_CASES]:
-        told = _interval(case.speedup) if case.speedup else cut(plain(case.message or "not timed"), 120)
-        yield f"case {named(case.name)}: {plain(case.verdict or 'not judged')}, {told}"
+        outcome = _interval(case.speedup) if case.speedup else cut(plain(case.message or "not timed"), 120)
+        yield f"case {named(case.name)}: {plain(case.verdict or 'not judged')}, {outcome}"
     if (left := len(result.cases) - _CASES) > 0:
         yield f"and {left} more cases"
     if result.hidden_cases.get("count"):

@@ -90,7 +90,7 @@ class Server(MCPServer[Any]):
                 or get_close_matches(each, names, 1, 0.5)
                 for each in unknown
             }
-            meant = "".join(f"; for {argument} use {found[0]}" for argument, found in close.items() if found)
+            meant = "".join(f"; for {argument} use {matches[0]}" for argument, matches in close.items() if matches)
             raise ToolError(
                 f"{name} has no argument {', '.join(unknown)[:200]}; it has {', '.join(names) or 'none'}\n"
                 f"next: Leave it out, or name one of those{plain(meant)[:300]}."

@@ -20,7 +20,7 @@ _TOOLS = {
     "`sanitize`": "sanitize=true",
     "`device_metrics`": "device_metrics=basic",
 }
-"""What the service names, and the tool or the argument that does it."""
+"""By the service's name for a step, the tool or the argument that does it."""
 
 
 def for_tools(text: str, *, compared: bool) -> str:

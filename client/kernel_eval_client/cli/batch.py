@@ -14,6 +14,7 @@ from kernel_eval_client.cli.judging import choices
 from kernel_eval_client.cli.options import options
 from kernel_eval_client.cli.session import Session
 from kernel_eval_client.cli.source import Choices, Folder, read_kernel, submissions_in
+from kernel_eval_client.cli.wording import DIM
 from kernel_eval_client.errors import CallerError
 from kernel_eval_client.submission import Submission
 
@@ -67,6 +68,7 @@ def _report(session: Session, finished: list[Finished], skipped: dict[str, str])
     else:
         show.summary(session.out, finished)
         show.skipped(session.out, skipped)
+        session.out.say(f"Reports of all jobs: {session.client.address.url}/jobs", style=DIM)
 
 
 def _line(session: Session, entry: Finished) -> dict[str, Any]:

@@ -49,10 +49,10 @@ def listing(session: Session, arguments: argparse.Namespace) -> Exit:
 
 def source(session: Session, arguments: argparse.Namespace) -> Exit:
     """Prints the source of a job's kernel, or of its reference; as JSON both, with their contracts."""
-    kept = session.client.source(arguments.job_id)
-    sides = {"kernel": kept.kernel, "reference": kept.reference}
+    sources = session.client.source(arguments.job_id)
+    sides = {"kernel": sources.kernel, "reference": sources.reference}
     if session.as_json:
-        session.write({"job_id": arguments.job_id, "name": kept.label, **sides})
+        session.write({"job_id": arguments.job_id, "name": sources.label, **sides})
         return Exit.PASSED
     kernel = sides["reference" if arguments.reference else "kernel"]
     if not isinstance(kernel, Mapping):

@@ -51,11 +51,12 @@ def submit(session: Session, arguments: argparse.Namespace) -> Exit:
 
 def wait(session: Session, arguments: argparse.Namespace) -> Exit:
     """Waits for a job's verdict and prints it."""
+    result = _wait_for_result(session, session.client.job(arguments.job_id), arguments.max_wait)
     return show_verdict(
         session,
-        arguments.job_id,
+        result.name or result.job_id,
         "",
-        _wait_for_result(session, session.client.job(arguments.job_id), arguments.max_wait),
+        result,
     )
 
 
@@ -63,9 +64,9 @@ def confirm(session: Session, arguments: argparse.Namespace) -> Exit:
     """Has a passed comparison judged again and prints the new verdict. The status is that of what was confirmed."""
     with session.progress.waiting("judging it again"):
         result = session.client.confirm(arguments.job_id, max_wait_s=arguments.max_wait)
-    shown = show_verdict(session, result.job_id, "", result)
+    exit_status = show_verdict(session, result.name or result.job_id, "", result)
     stands = (result.confirmation or {}).get("speedup_stands")
-    return shown if stands else Exit.FAILED
+    return exit_status if stands else Exit.FAILED
 
 
 def again(session: Session, arguments: argparse.Namespace) -> Exit:

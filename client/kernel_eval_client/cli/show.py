@@ -12,6 +12,7 @@ from kernel_eval_client.cli.terminal import Grid, Terminal
 from kernel_eval_client.cli.wording import BAD, DIM, GOOD, REMARK, first_line, for_command_line, milliseconds
 from kernel_eval_client.errors import CallerError, KernelEvalError, ServiceError
 from kernel_eval_client.explain import error_lines, excerpt
+from kernel_eval_client.flag import Flag
 from kernel_eval_client.job import Job
 from kernel_eval_client.launch_summary import in_a_line
 from kernel_eval_client.machine_code import MachineCode
@@ -20,6 +21,15 @@ from kernel_eval_client.timing import Speedup, known_fields
 
 ERROR_LINES = 12
 KERNELS = 8
+FINDINGS = {
+    "confirmed": "confirmed",
+    "larger": "confirmed, and more than it said",
+    "smaller": "not confirmed in full: the speed-up is smaller; trust what both support together",
+    "vanished": "not confirmed: no faster this time; measure again on a machine that does nothing else",
+    "only_bounds": "unknown: a time is only a bound; compare again with more work per call (larger inputs)",
+    "not_measured": "unknown: no speed-up was measured this time; compare again with more work per call",
+}
+"""What a confirmation found, and what to do where it did not confirm; by the `finding` of a result."""
 
 
 def runtime(kernel: KernelResult | None) -> str:
@@ -51,7 +61,7 @@ def result(
     console.say((verdict.verdict, GOOD if verdict.passed else BAD), f"  {name}", (f"  {entry or ''}", DIM))
     for title, text in _facts(verdict):
         console.say((f"  {title:<9} ", DIM), text)
-    for flag in verdict.flags:
+    for flag in _further_flags(verdict):
         console.say(("  flag      ", "yellow"), str(flag))
     if verdict.cases:
         cases(console, verdict)
@@ -71,8 +81,16 @@ def result(
     _what_follows(console, verdict, url)
 
 
+def _further_flags(verdict: Result) -> list[Flag]:
+    """The flags but those about a weak reference, which stand among the facts."""
+    comparison = verdict.kernel.comparison
+    weak = {flag.message for flag in comparison.weak_reference} if comparison else set()
+    return [flag for flag in verdict.flags if flag.message not in weak]
+
+
 def _what_follows(console: Terminal, verdict: Result, url: str | None) -> None:
-    if verdict.next is not None and not verdict.passed:
+    unfit = verdict.qualification is not None and not verdict.qualification.get("fit")
+    if verdict.next is not None and (not verdict.passed or unfit):
         console.say("  next      ", (for_command_line(verdict.next), "bold"))
     if verdict.report is not None and url is not None:
         console.say(f"  report    {url}{verdict.report}", style=DIM)
@@ -126,12 +144,13 @@ def _beside_the_speedup(result: Result) -> Iterator[tuple[str, str]]:
     for baseline in result.baselines:
         if baseline.name != "eager":
             broken = f", {baseline.graph_breaks} graph breaks" if baseline.graph_breaks else ""
-            told = f"none: {baseline.message}" if baseline.speedup is None else speedup(baseline.speedup) + broken
-            yield f"to {baseline.name}", told
+            outcome = f"none: {baseline.message}" if baseline.speedup is None else speedup(baseline.speedup) + broken
+            yield f"to {baseline.name}", outcome
     if (confirmed := result.confirmation) is not None:
         together = confirmed.get("together")
         both = f"; together {speedup(Speedup(**known_fields(Speedup, together)))}" if together else ""
-        yield "confirms", f"{confirmed.get('finding')}: job {confirmed.get('of')}{both}"
+        finding = str(confirmed.get("finding"))
+        yield "confirms", f"job {confirmed.get('of')}: {FINDINGS.get(finding, finding)}{both}"
 
 
 def machine_code(console: Terminal, codes: Sequence[MachineCode]) -> None:

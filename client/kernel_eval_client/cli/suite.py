@@ -71,10 +71,10 @@ def _unmatched(all_cases: Sequence[Case], arguments: argparse.Namespace) -> list
     """A message for each value of --only, --level and --candidate that matches nothing in the suite."""
     names, labels = ({case.problem.name for case in all_cases}, {case.candidate.label for case in all_cases})
     levels = {case.problem.level for case in all_cases}
-    only, given = arguments.only or (), arguments.candidate or ()
+    only, candidates = arguments.only or (), arguments.candidate or ()
     other_names = [each for each in only if not fnmatch.filter(names, each)]
     meant = {each: "" if set(each) & set("*?[") else did_you_mean(each, names) for each in other_names}
-    other_labels = [each for each in given if each not in labels]
+    other_labels = [each for each in candidates if each not in labels]
     return [
         *(f"--only {each} is no problem's name{meant[each]}" for each in other_names),
         *(f"--level {each} is no problem's" for each in arguments.level or () if each not in levels),

@@ -26,7 +26,7 @@ _COMMANDS = {
     "name it in metadata.function_name": "name it with `--entry`",
     "with its contract in `io`": "and its contract with `--io`",
 }
-"""What the service names, and what does the same on the command line."""
+"""By the service's name for a step, the command or the option that does it."""
 
 
 def milliseconds(value: float | None) -> str:

@@ -80,7 +80,7 @@ def test_it_is_imperative(sentence: str) -> None:
     [
         (wrong("Output 0 has the wrong dtype: expected dtype torch.float32"), "Return the dtype"),
         (wrong("Shape mismatch in output 0: expected shape [8], got [4]"), "Return the shape"),
-        (wrong("The reference has 1 output tensors, the kernel 0"), "Return the output: it gave no tensor"),
+        (wrong("The reference has 1 output tensors, the kernel 0"), "Return the output from the called function"),
         (wrong("of it 9 of the 9 elements of 'out' were never written"), "Check the grid's size and the mask"),
         (outcome("wrong_result", "the kernel changes input tensor 1, and the"), "Write into a new tensor"),
         (outcome("wrong_result", "and the kernel changes it otherwise: 9 of 9"), "Write into that input what"),
@@ -212,6 +212,13 @@ def test_it_goes_by_the_speed(verdict: str | None, flags: list[str], step: str) 
     speedup = verdict and {"ratio": 1.0, "ci_low": 0.9, "ci_high": 1.1, "verdict": verdict}
     found = {**outcome("passed", timing=timing), "ref_result": {}, "speedup": speedup}
     assert next_step.of_result(found) == step
+
+
+def test_a_bound_that_decides_nothing_asks_for_more_work() -> None:
+    bound = {"ratio": 0.4, "ci_low": 0.4, "ci_high": None, "verdict": "not_distinguishable"}
+    found = {**outcome("passed"), "ref_result": {}, "speedup": bound}
+    assert next_step.of_result(found) == next_step.UNMEASURED
+    assert next_step.of_result({**found, "speedup": {**bound, "verdict": "faster"}}) == next_step.FASTER
 
 
 def test_an_interpreters_time_is_not_compared() -> None:

@@ -53,6 +53,14 @@ def test_a_finished_batch(client: FlaskClient, records: JobStore) -> None:
     assert fastest.index("3.00×") < fastest.index("1.21×") < fastest.index("1.20×")
 
 
+def test_a_failure_is_listed_by_its_name(client: FlaskClient, records: JobStore) -> None:
+    named = ONE | {"name": "team/softmax <rows>"}
+    batch_id = client.post("/batch", json={"jobs": [named]}).get_json()["batch_id"]
+    claim = records.claim("w")
+    assert claim is not None and records.complete(claim.job_id, claim.attempt, results.wrong())
+    assert "0 team/softmax <rows>" in shown(client, batch_id).text.split("Why the others did not pass")[1]
+
+
 def test_an_unfinished_batch_reloads_when_asked_until_it_has_ended(client: FlaskClient, records: JobStore) -> None:
     batch_id = batch_of(client, records, [results.passed(2.0)], unfinished=1)
     assert "1 of 2 jobs passed 1 job not finished." in shown(client, batch_id).text

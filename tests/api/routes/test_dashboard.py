@@ -70,7 +70,10 @@ def test_jobs_workers_and_leaders(client: FlaskClient, records: JobStore, redis:
         assert told in page.text, told
     rows = page.text.split("95 % interval")[1]
     assert rows.index("3.00×") < rows.index("1.60×") < rows.index("1.50×")
-    assert " = aaaaaaaa" in rows and " 2 eeeeeeee" in rows, "1.5 and 1.6 cannot be told apart, 3.0 can"
+    assert "Against class Model (dddddddd) on NVIDIA H200" in page.text
+    assert " = kernel relu aaaaaaaa" in rows and " 2 kernel relu eeeeeeee" in rows, (
+        "1.5 and 1.6 cannot be told apart, 3.0 can"
+    )
 
 
 def test_a_worker_in_quarantine(client: FlaskClient, redis: Redis) -> None:

@@ -142,7 +142,8 @@ def test_the_attempts_under_a_name(client: FlaskClient, completed: Jobs) -> None
     jobs += [completed(lucky, name), completed(results.wrong(), name)]
     completed(results.passed(8.0), "another")
     page = shown(client, "/kernel?name=team/softmax%20%3Crows%3E")
-    assert "4 of 5 attempts passed. The best is attempt 2: at least 2.70 times as fast as the reference." in page.text
+    assert "4 of 5 attempts passed. The best is attempt 2: at least 2.70 times as fast as the reference" in page.text
+    assert "as the reference class Model (dddddddd) on" in page.text
     assert sum(circle["class"] == "point" for circle in page.those("circle")) == 4
     assert "attempt 1: 1.20; attempt 2: 3.00; attempt 3: 2.00; attempt 4: 9.00" in page.text
     links = [link["href"] for link in page.those("a")]
@@ -175,7 +176,7 @@ def test_attempts_on_another_task_are_listed_and_not_compared(client: FlaskClien
     for body in (other, results.passed(2.0)):
         completed(body, "gelu")
     page = shown(client, "/kernel?name=gelu")
-    assert "The best is attempt 2" in page.text and "50.0×" in page.text
+    assert "The best is attempt 2" in page.text and "50.0×" in page.text and "1 other task Passed" in page.text
     assert sum(circle["class"] == "point" for circle in page.those("circle")) == 1
 
 

@@ -94,6 +94,12 @@ def test_a_bound_is_told_as_one() -> None:
     assert found["fit"] and "; at least 1.8 times as fast as the reference; " in found["sentence"]
 
 
+def test_a_bound_that_shows_nothing_has_no_infinity() -> None:
+    bound = Speedup(0.4, 0.4, float("inf"), "not_distinguishable")
+    sentence = qualification(REQUEST, replace(FIT, speedup=bound))["sentence"]
+    assert "not shown to be faster than the reference (only a bound is known: at least 0.4 times)" in sentence
+
+
 def test_without_a_speedup_it_is_not_shown_to_be_fit() -> None:
     found = qualification(REQUEST, replace(FIT, speedup=None))
     assert not found["fit"] and "too fast to time here" in found["sentence"]

@@ -29,8 +29,8 @@ SAMPLE, DISTINCT = 256, 0.75
 SAMPLED_CHANCES = 4096
 """Values from which the share of elements that are equal by chance is estimated."""
 TWICE, DEVIATIONS, FEWER = 2.0, 4.0, 0.6
-"""How many times as many elements as by chance never change in a pattern, the standard deviations of their number that
-are no pattern, and the share of those that chance changes."""
+"""A pattern has TWICE as many elements that never change as chance would leave, and at least DEVIATIONS standard
+deviations more. FEWER is the share of those that chance changes."""
 STRIDE = 0.6180339887
 """Share of a tensor between two samples: such steps meet all rows and columns, where even ones may meet one column."""
 
@@ -194,10 +194,12 @@ def describe(structure: TensorStructure, drawn: torch.Tensor) -> str:
     """The structure in words; empty if none was found."""
     if structure.all_fixed:
         return "the same in every set"
-    found = sorted(str(one) for one in structure.properties if one.kind is not Kind.ZEROS or structure.fixed is None)
+    properties = sorted(
+        str(one) for one in structure.properties if one.kind is not Kind.ZEROS or structure.fixed is None
+    )
     if structure.fixed is not None:
-        found.append(_pattern(structure.fixed & (drawn == 0)) or "some elements the same in every set")
-    return ", ".join(found)
+        properties.append(_pattern(structure.fixed & (drawn == 0)) or "some elements the same in every set")
+    return ", ".join(properties)
 
 
 def _pattern(zeros: torch.Tensor) -> str:

@@ -126,7 +126,7 @@ def corner(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def row_sums(rows: torch.Tensor, kind: Kind) -> torch.Tensor:
-    """What that kind says of each row, such as its sum or norm, as float64 or int64."""
+    """The number that this kind gives each row, such as its sum or norm, as float64 or int64."""
     if not rows.is_floating_point():
         return rows.sum(dim=-1, dtype=torch.int64)
     wide = torch.float64 if rows.dtype is torch.float64 else torch.float32
@@ -176,9 +176,9 @@ def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, who
             values = [float(row_sums(few, kind).reshape(-1)[0])]
         else:
             values = [0.0] if kind is Kind.LOG_SUM else [0.0, 1.0, own]
-        found = [Property(kind, dimension, value, width) for value in values]
+        properties = [Property(kind, dimension, value, width) for value in values]
         is_single = kind in ORDERS and few.numel() == few.shape[-1]
-        one = found[0] if is_single else next((one for one in found if rows_share(one, few)), None)
+        one = properties[0] if is_single else next((one for one in properties if rows_share(one, few)), None)
         if one is None or (kind in ORDERS and not one.value) or _by_chance(one, tensor, few):
             continue
         yield one
@@ -228,8 +228,8 @@ def _mirrored(tensor: torch.Tensor, sign: int) -> bool:
             continue
         if not tensor.is_floating_point():
             return False
-        apart = (rows.float() - sign * columns.float()).abs().amax()
-        if not bool(apart <= 8 * torch.finfo(tensor.dtype).eps * rows.float().abs().amax()):
+        difference = (rows.float() - sign * columns.float()).abs().amax()
+        if not bool(difference <= 8 * torch.finfo(tensor.dtype).eps * rows.float().abs().amax()):
             return False
     return True
 

@@ -86,20 +86,20 @@ class Relation:
 
 def relations_of(tensors: Sequence[torch.Tensor]) -> list[Relation]:
     """The relations of a set, at most one for each target; no source is itself a target."""
-    found: list[Relation] = []
+    result: list[Relation] = []
     usable = [number for number, tensor in enumerate(tensors[:MOST_TENSORS]) if _may_relate(tensor)]
     for target in usable:
-        sources = {one.source for one in found}
+        sources = {one.source for one in result}
         if target in sources:
             continue
-        targets = {one.target for one in found}
+        targets = {one.target for one in result}
         for source in [number for number in usable if number != target and number not in targets]:
             fitting = (Relation(target, source, name) for name in FUNCTIONS)
             relation = next((one for one in fitting if _fits(one, tensors)), None)
             if relation is not None:
-                found.append(relation)
+                result.append(relation)
                 break
-    return found
+    return result
 
 
 def _fits(one: Relation, tensors: Sequence[torch.Tensor]) -> bool:

@@ -72,8 +72,8 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
     if not varies(structure, drawn, variation):
         return drawn
     generator = torch.Generator(device=drawn.device).manual_seed(seed)
-    made = _values if variation is Variation.VALUES else _indices
-    for content in made(structure, drawn, variation, generator):
+    draw = _values if variation is Variation.VALUES else _indices
+    for content in draw(structure, drawn, variation, generator):
         varied = _restored(structure, drawn, content)
         if fits(structure, drawn, varied):
             return varied

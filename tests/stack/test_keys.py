@@ -1,0 +1,17 @@
+"""`python -m stack keys`, as an operator runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from domain.paths import ROOT
+
+
+def test_a_list_without_keys_says_how_to_make_one(tmp_path: Path) -> None:
+    settings = {**os.environ, "API_KEYS_FILE": str(tmp_path / "keys.json")}
+    command = [sys.executable, "-m", "stack", "keys", "list"]
+    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=True)
+    assert done.stdout == "" and "There are no keys yet: make one with `python -m stack keys add" in done.stderr
