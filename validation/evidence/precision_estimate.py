@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from domain.flags import Figures, Flag, FlagCode
-from validation.evidence.reduced_precision import UNIT_ROUNDOFF, lower_precisions, rounded
+from validation.evidence.reduced_precision import COARSER_OF_SAME_SIZE, UNIT_ROUNDOFF, lower_precisions, rounded
 
 FAR_ABOVE = 30.0
 """Minimum ratio of the kernel's error to the reference's from which the order of summation no longer explains it."""
@@ -100,10 +100,15 @@ def _output(index: int, expected: torch.Tensor, reference: torch.Tensor, candida
     )
     dtype_name = str(candidate.dtype).removeprefix("torch.")
     least = max(errors.reference_error, UNIT_ROUNDOFF.get(dtype_name, math.inf))
-    if errors.candidate_error < FAR_ABOVE * least:
+    coarser = COARSER_OF_SAME_SIZE.get(candidate.dtype)
+    if coarser is not None and (_on_grid(reference, coarser) or not _is_only_on_grid(expected, candidate, coarser)):
+        coarser = None
+    if coarser is None and errors.candidate_error < FAR_ABOVE * least:
         return errors
     suspected_dtype, evidence = None, ""
-    if sums.count >= FEWEST:
+    if coarser is not None:
+        suspected_dtype, evidence = coarser, _grid_evidence(candidate, coarser)
+    elif sums.count >= FEWEST:
         suspected_dtype, evidence = _named(errors.candidate_error, expected, candidate)
     if suspected_dtype is None and not evidence:
         # A few half-precision numbers may be near zero, and the reference's may be right, both by chance.
@@ -136,8 +141,8 @@ def _part(error: float) -> str:
 
 def _named(error: float, expected: torch.Tensor, candidate: torch.Tensor) -> tuple[str | None, str]:
     for precision in lower_precisions(candidate.dtype):
-        if _on_grid(candidate, precision) and not _on_grid(expected.to(candidate.dtype), precision):
-            return precision, f"every one of its {candidate.numel()} values is a {precision} number"
+        if _is_only_on_grid(expected, candidate, precision):
+            return precision, _grid_evidence(candidate, precision)
     sized = [
         name
         for name in lower_precisions(candidate.dtype)
@@ -205,10 +210,21 @@ class _Sums:
         self.size, self.reference, self.candidate = (squares / max(self.count, 1)).sqrt().tolist()
 
 
+def _is_only_on_grid(expected: torch.Tensor, candidate: torch.Tensor, precision: str) -> bool:
+    """Whether all of the candidate's values are representable in that format, and not all of the expected ones."""
+    return _on_grid(candidate, precision) and not _on_grid(expected.to(candidate.dtype), precision)
+
+
+def _grid_evidence(candidate: torch.Tensor, precision: str) -> str:
+    return f"every one of its {candidate.numel()} values is a {precision} number"
+
+
 def _on_grid(tensor: torch.Tensor, precision: str) -> bool:
     """Whether all values are representable in that format and at least FEWEST are neither zero nor infinite."""
     counted = 0
-    for (values,) in _pieces(tensor, dtype=tensor.dtype):
+    # float32 has all values of the narrower dtypes, and operations that they lack.
+    dtype = tensor.dtype if tensor.element_size() > 4 else torch.float32
+    for (values,) in _pieces(tensor, dtype=dtype):
         if not ((rounded(values, precision) == values) | values.isnan()).all():
             return False
         counted += int((values.isfinite() & (values != 0)).sum())

@@ -7,7 +7,12 @@ import torch
 TF32_DROPPED_BITS = 13
 """TF32 keeps 10 of float32's 23 fraction bits."""
 
-CASTS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+CASTS = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e5m2": torch.float8_e5m2,
+}
 
 TF32 = "tf32"
 
@@ -18,6 +23,10 @@ LOWER: dict[torch.dtype, tuple[str, ...]] = {
     torch.float32: ("bfloat16", "float16", TF32),
 }
 """The precisions below a dtype that kernels fall back to, coarsest first."""
+
+COARSER_OF_SAME_SIZE = {torch.float16: "bfloat16", torch.float8_e4m3fn: "float8_e5m2"}
+"""The format of as many bits with fewer of them for the fraction. Its error is at most eight times the dtype's own, too
+little to tell it by."""
 
 
 def lower_precisions(dtype: torch.dtype) -> tuple[str, ...]:

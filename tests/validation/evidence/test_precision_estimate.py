@@ -53,6 +53,30 @@ def test_an_outright_cast_is_named_by_the_grid():
         assert found.finding is not None and "every one of its 7680 values" in found.finding.message
 
 
+@pytest.mark.parametrize(
+    ("dtype", "coarser"), [(torch.float16, torch.bfloat16), (torch.float8_e4m3fn, torch.float8_e5m2)]
+)
+def test_a_format_with_fewer_fraction_bits_is_named_though_its_error_is_small(dtype, coarser):
+    expected = drawn(96, 80).double()
+    honest = expected.to(dtype)
+    found = precision_finding([expected], [honest], [expected.to(coarser).to(dtype)])
+    assert found is not None and found.finding is not None
+    assert (found.finding.code, found.suspected_dtype) == (
+        FlagCode.LOWER_PRECISION,
+        str(coarser).removeprefix("torch."),
+    )
+    for reference, candidate in ((honest, honest), (expected.to(coarser).to(dtype),) * 2):
+        found = precision_finding([expected], [reference], [candidate])
+        assert found is not None and found.finding is None, "as the reference is"
+
+
+def test_few_values_or_values_of_both_formats_name_no_format():
+    few, halves = drawn(63).double(), torch.arange(-64, 64).double() / 2
+    for expected in (few, halves):
+        found = precision_finding([expected], [expected.half()], [expected.bfloat16().half()])
+        assert found is not None and found.finding is None
+
+
 def blocked(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     total = torch.zeros(left.shape[0], right.shape[1])
     for start in range(0, left.shape[1], 16):

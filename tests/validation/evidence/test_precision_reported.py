@@ -44,3 +44,24 @@ def test_what_passes_as_its_values_are_small_is_told(
         assert precision is not None and precision["suspected_dtype"] is None
         assert precision["finding"]["code"] == FlagCode.UNEXPLAINED_ERROR
         assert f"is {error} of the values" in precision["finding"]["message"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+def test_outputs_that_went_through_a_coarser_format_are_told(worker: WorkerContext, dtype: str) -> None:
+    coarser = {"float16": "bfloat16", "float8_e4m3fn": "float8_e5m2"}[dtype]
+    computed = "(x * 1.3).to(torch.{})"
+    through = computed.format(coarser) + f".float().to(torch.{dtype})"
+    for candidate, is_honest in ((through, False), (computed.format(dtype), True)):
+        wire = {
+            "kernel": {"kernel_type": "torch", "source_code": FUNCTION.format(candidate, "64, 64")},
+            "reference": {"kernel_type": "torch", "source_code": FUNCTION.format(computed.format(dtype), "64, 64")},
+            "num_trials": 1,
+            "timeout": 60,
+        }
+        outcome = run(Request.from_wire(wire), worker).outcome
+        assert outcome.comparison is not None, outcome.message
+        suspected = (outcome.comparison.precision_check or {}).get("suspected_dtype")
+        if is_honest:
+            assert outcome.status is Status.PASSED and suspected is None, outcome.message
+        else:
+            assert suspected == coarser or outcome.status is Status.WRONG_RESULT
