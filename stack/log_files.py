@@ -44,12 +44,7 @@ class LogBook:
         self._write(ALL, line.json if self._json else f"{name:<{NAME_WIDTH}} | {readable}")
         if self._console is not None:
             label = Text(f"{name:<{NAME_WIDTH}} ", style="cyan")
-            try:
-                self._console.print(label.append_text(Text(readable, style="default")), soft_wrap=True)
-            except (OSError, SystemExit):
-                # The terminal is closed, or `tee` has ended on the same Ctrl-C (rich raises SystemExit then). Running
-                # jobs continue, and the files have every line.
-                self._console = None
+            self._console.print(label.append_text(Text(readable, style="default")), soft_wrap=True)
 
     def last_lines(self, name: str) -> str:
         return "\n".join(self._last.get(name, []))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 from domain.settings import Settings
+from stack.background_output import BackgroundOutput
 from stack.devices import DeviceError, Gpu
 from stack.local_stack import StartError, running
 from stack.redis_server import NoRedisServer
@@ -14,7 +17,12 @@ SLICE_S = 0.5
 
 def serve(settings: Settings) -> int:
     """Runs until a signal asks to stop; returns 0 then, and 1 if the stack did not start."""
-    console = Terminal(soft_wrap=True)
+    # The stack also reads its processes' lines: were it to wait for its console, every process would wait for it.
+    with BackgroundOutput(sys.stdout) as output:
+        return _serve(settings, Terminal(soft_wrap=True, file=output))
+
+
+def _serve(settings: Settings, console: Terminal) -> int:
     stop_on_signals()
     try:
         console.print("Starting Redis, the API and the workers ...")

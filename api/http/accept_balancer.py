@@ -33,8 +33,8 @@ AT_ONCE = 8
 
 UNAVAILABLE = 1 << 30
 _connection_counts = RawArray("i", [UNAVAILABLE] * PROCESS_SLOTS)
-"""Connections of each process; shared, because it is allocated before the processes fork. A replacement gets a new
-slot."""
+"""Connections of each process; shared, because it is allocated before the processes fork. A slot without a process has
+UNAVAILABLE."""
 
 OTHER_FILES = 256
 """Open files of a process other than client connections: to Redis, to receivers of webhooks, logs, libraries."""
@@ -55,8 +55,13 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Called in the parent, which alone takes and frees slots. Raises ValueError if there is no free one."""
         super().__init__(*args, **kwargs)
+        # By age, a process that lives long would share its slot with the 64th that was started after it.
+        self._slot = list(_connection_counts).index(UNAVAILABLE)
         self._publish(self.nr_conns)
+        # From here on Gunicorn's timeout counts; else a process that hangs while it starts would never be replaced.
+        self.notify()
 
     def init_process(self) -> None:
         self._beginning = DeadlineQueue(HEAD_S)
@@ -65,7 +70,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         self._ending = DeadlineQueue(LINGER_S)
         self._queues = (self._ending, self._beginning, self._idle, self._sending)
         self.worker_connections: int = _files(self.cfg.worker_connections)
-        body_memory.BODIES.take_slot(self.age)
+        body_memory.BODIES.take_slot(self._slot)
         super().init_process()
 
     def accept(self, *listener: Any) -> None:
@@ -146,7 +151,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
     def on_exit(self) -> None:
         """Called in the parent: other processes stop considering this one."""
         self._publish(UNAVAILABLE)
-        body_memory.clear(self.age)
+        body_memory.clear(self._slot)
 
     def _readable(self, conn: Any, _: Any) -> None:
         if conn not in self._beginning and conn not in self._idle:
@@ -251,7 +256,7 @@ class ServerProcess(ThreadWorker):  # type: ignore[misc] # gunicorn has no type 
         conn.close()
 
     def _publish(self, connections: int) -> None:
-        _connection_counts[self.age % PROCESS_SLOTS] = connections
+        _connection_counts[self._slot] = connections
 
 
 def _files(connections: int) -> int:

@@ -33,8 +33,8 @@ class BodyMemory:
 
     def take_slot(self, slot: int) -> None:
         """Takes a slot, which another process may have left when it died."""
-        self._slot = slot % PROCESS_SLOTS
-        _reserved[self._slot] = 0
+        self._slot = slot
+        _reserved[slot] = 0
 
     def take(self, size: int) -> bool:
         """Reserves memory; returns False, and reserves nothing, where that would exceed the common limit."""
@@ -76,4 +76,4 @@ BODIES = BodyMemory()
 
 def clear(slot: int) -> None:
     """Frees the reservation of a process that has ended; called in the parent."""
-    _reserved[slot % PROCESS_SLOTS] = 0
+    _reserved[slot] = 0

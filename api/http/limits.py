@@ -7,7 +7,7 @@ PROCESSES = 4
 at 200 submissions a second (docs/measurements.md). Checking a large body delays only one process's responses."""
 
 PROCESS_SLOTS = 64
-"""Slots in shared memory, one for each process to publish its state; a replacement process takes the next slot."""
+"""Slots in shared memory, one for each process to publish its state; a replacement process takes a free one."""
 
 THREADS = 320
 """Threads of a process. A thread costs about 100 KiB, and a waiting client occupies one. A client without a slot costs

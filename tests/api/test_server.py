@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from redis import Redis
 from api import create_app
 from api.auth.key_file import KeyFile
 from api.http.accept_balancer import STEP_S, ServerProcess
-from api.http.limits import PROCESSES, WAITERS
+from api.http.limits import PROCESS_SLOTS, PROCESSES, WAITERS
 from api.http.long_poll import MAX_WAIT_S
 from api.webhook_dispatcher import Dispatcher
 from domain.access import Scope
@@ -210,7 +210,12 @@ def test_who_is_gone_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ThreadWorker, "__init__", made)
     monkeypatch.setattr(ThreadWorker, "accept", lambda self, listener: None)
     monkeypatch.setattr("api.http.accept_balancer.time.sleep", slept.append)
+    monkeypatch.setattr(ServerProcess, "notify", lambda self: None)
     few, many = ServerProcess(1), ServerProcess(2)
+    for age in range(
+        3, 3 + PROCESS_SLOTS
+    ):  # One after the other is started and dies; no slot of a living one is reused.
+        ServerProcess(age).on_exit()
     many.nr_conns = 2
     many.accept("listener")
     assert slept == [2 * STEP_S], "another has none"
@@ -219,6 +224,29 @@ def test_who_is_gone_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     many.accept("listener")
     many.on_exit()
     assert slept == [2 * STEP_S]
+
+
+@pytest.mark.parametrize("server", [{"GUNICORN_CMD_ARGS": "--timeout 10"}], indirect=True)
+def test_a_process_that_hangs_while_it_starts_is_replaced(server: Server) -> None:
+    def processes() -> set[psutil.Process]:
+        return set(psutil.Process(server.process.pid).children())
+
+    def until(condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + START_S
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}:\n{server.log.read_text()}"
+            time.sleep(0.002)
+
+    until(lambda: len(processes()) == PROCESSES, "all have been started")
+    before = processes()
+    next(iter(before)).kill()
+    until(lambda: bool(processes() - before), "another has been started")
+    (hanging,) = processes() - before
+    hanging.suspend()
+    assert hanging.num_threads() == 1, "it has started its threads already"
+    until(lambda: not hanging.is_running(), "the hanging one has been ended")
+    until(lambda: len(processes()) == PROCESSES, "there are as many as before")
+    assert f"WORKER TIMEOUT (pid:{hanging.pid})" in server.log.read_text()
 
 
 def test_a_stop_answers_who_waits(server: Server, redis: Redis) -> None:
