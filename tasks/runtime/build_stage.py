@@ -40,7 +40,7 @@ class _Making:
 
     kernel_run: KernelRun
     artifact: Artifact | None = None
-    origin: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
 
     def build(self, seconds: float) -> Build:
         if self.artifact is None:
@@ -119,7 +119,7 @@ class Building:
                     raise KernelFault(fault.status, f"for {session.target.arch}: {fault.message}", fault.log) from fault
                 found = {"ended": STOPPED, "reason": fault.message}
         if may_compile(kernel):
-            kernel_run.build.artifact.facts["compiled_for"] = {**found, "arch": session.target.arch}
+            kernel_run.build.origin["compiled_for"] = {**found, "arch": session.target.arch}
 
     def _restore_or_build(self, making: _Making) -> None:
         cache, kernel_run = self._build_session.builds, making.kernel_run
@@ -258,7 +258,7 @@ def gpu_build_warning(kernel_run: KernelRun) -> Flag | None:
 
     A source may take another way on a GPU than it took here, and fail there.
     """
-    found = kernel_run.build.artifact.facts.get("compiled_for") or {}
+    found = kernel_run.build.origin.get("compiled_for", {})
     ended, compiled = str(found.get("ended", COMPLETED)), found.get("compiled")
     if ended == COMPLETED:
         return None

@@ -99,6 +99,7 @@ class Forged(DryRun):
     facts = TOLD
 
 PythonBackend._dry_run = lambda *_: Forged()
+PythonBackend.facts = lambda *_: {"compiled_for": TOLD}
 """
 
 
@@ -107,3 +108,10 @@ def test_a_source_that_forges_what_its_builder_tells_harms_no_one_else(told: str
     found = outcome(worker, 16, CANDIDATE + FORGED.replace("TOLD", told))
     assert found.status is Status.PASSED
     assert found.build["compiled_for"]["arch"] == "sm_90" and "reason" not in found.build["compiled_for"]
+
+
+def test_a_source_that_forges_a_build_for_a_gpu_harms_no_one_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BUILD_FOR", raising=False)
+    with own_worker() as without:
+        found = outcome(without, 8, CANDIDATE + FORGED.replace("TOLD", "5"))
+    assert found.status is Status.PASSED and found.build["compiled_for"] == 5
