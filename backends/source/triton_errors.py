@@ -45,8 +45,9 @@ def is_rejection(error: BaseException) -> bool:
             return True
         if kind.__module__ == "triton.runtime.errors" and kind.__name__ in _LATE:
             return True
-    # Only RuntimeError's own text is read: that of a submission's exception may fail.
-    if isinstance(error, (MemoryError, OSError)) or (type(error) is RuntimeError and str(error).startswith(_NOT_FOUND)):
+    # Only a plain text is read: that of a submission's exception may fail.
+    text = error.args[0] if type(error) is RuntimeError and error.args else None
+    if isinstance(error, (MemoryError, OSError)) or (type(text) is str and text.startswith(_NOT_FOUND)):
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return any(

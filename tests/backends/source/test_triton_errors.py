@@ -1,4 +1,4 @@
-"""What Triton's compiler writes to stderr reaches its error, and stderr stays where it was."""
+"""What Triton's compiler raises is told from other errors, and what it writes to stderr leaves stderr as it was."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from triton.runtime.errors import PTXASError
 
 from backends.source.triton_errors import explained, is_rejection
+from backends.triton.launch import compile_fault
 from domain.paths import ROOT
+from sandbox.supervisor.machine_faults import machine_line
 
 COMPILER = """
 import os, threading
@@ -51,3 +54,17 @@ def test_only_what_the_compiler_raises_is_tried_again() -> None:
     with pytest.raises(RuntimeError, match="no driver") as caught:
         explained(fail)
     assert len(calls) == 1 and not is_rejection(caught.value)
+
+
+def test_an_exception_without_a_text_is_no_rejection() -> None:
+    class Unreadable:
+        def __str__(self) -> str:
+            raise ValueError("there is no text")
+
+    assert not is_rejection(RuntimeError(Unreadable()))
+
+
+def test_a_ptxas_that_the_machine_killed_is_not_blamed_on_the_kernel() -> None:
+    killed = PTXASError("`ptxas` failed with error code -9\n`ptxas` stderr:\n\nRepro command: ptxas -v\n")
+    fault = compile_fault("scale", killed)
+    assert machine_line(fault.log) == "PTXASError: PTXAS error: `ptxas` failed with error code -9"
