@@ -316,10 +316,11 @@ def test_a_reference_that_fails_is_warned_of(url: str, caplog: pytest.LogCapture
 
 
 def test_a_kernel_that_its_worker_cannot_run_is_warned_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    needs_gpu = RIGHT.replace("return x + x", "assert x.is_cuda\n        return x + x")
+    needs_gpu = RIGHT.replace("return x + x", "assert x.is_cuda, '\\x1b[2J'\n        return x + x")
     options: Any = {"num_trials": 6, "budget": "quick"}
     assert KernelReward(url, options=options)([needs_gpu], reference=[TWICE]) == [None]
     (warning,) = caplog.messages
     assert warning.startswith("1 of 1 completions have no reward, because their worker has no GPU")
+    assert "[2J" in warning and warning.isprintable()
     with pytest.raises(RuntimeError, match="their worker has no GPU, and they need one"):
         compute_score("kernels", needs_gpu, TWICE, url=url, **options)
