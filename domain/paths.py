@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def code_of(packages: Iterable[str]) -> bytes:
-    """The content of all files of these packages of ours, for a digest: equal where their code is."""
-    files = (path for package in packages for path in sorted((ROOT / package).rglob("*")) if path.is_file())
-    return b"\0".join(path.read_bytes() for path in files if path.parent.name != "__pycache__")
+    """Names and contents of all files of these packages of ours, for a digest: equal where their code is."""
+    paths = (path for package in packages for path in sorted((ROOT / package).rglob("*")))
+    files = (path for path in paths if path.is_file() and path.parent.name != "__pycache__")
+    return b"\0".join(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() for path in files)

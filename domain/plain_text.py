@@ -1,6 +1,6 @@
 """Makes untrusted text safe for a terminal: it cannot move the cursor, end a line or reverse what is read.
 
-The client has its own copy in `kernel_eval_client/quoted.py`, because it imports nothing of the server.
+The client has its own copy in `kernel_eval_client/untrusted_text.py`, because it imports nothing of the server.
 """
 
 from __future__ import annotations

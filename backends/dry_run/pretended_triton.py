@@ -102,8 +102,8 @@ def pretend_triton(arch: str, properties: Properties, around: Callable[[str, Cal
 
     def compiled(src: Any, *args: Any, **kwargs: Any) -> Any:
         compile_launcher()
-        with explained():
-            return around(str(getattr(src, "name", "kernel")), lambda: compile_kernel(src, *args, **kwargs))
+        name = str(getattr(src, "name", "kernel"))
+        return explained(lambda: around(name, lambda: compile_kernel(src, *args, **kwargs)))
 
     triton.compiler.compile = compiled
 

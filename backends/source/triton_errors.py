@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 import tempfile
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from backends.source.build_errors import MAX_CHARS, first_error
 from backends.source.module_loader import FILE_NAME
@@ -29,6 +31,8 @@ _DIAGNOSTIC = re.compile(
 )
 _MAX_BYTES = 1 << 16
 """Bytes of the compiler's output that are searched: the whole program may follow its first error."""
+_ONE_AT_A_TIME = threading.RLock()
+"""stderr belongs to all threads: two that redirected it in turn would restore each other's."""
 
 
 def is_rejection(error: BaseException) -> bool:
@@ -41,8 +45,9 @@ def is_rejection(error: BaseException) -> bool:
             return True
         if kind.__module__ == "triton.runtime.errors" and kind.__name__ in _LATE:
             return True
-    # Only RuntimeError's own text is read: that of a submission's exception may fail.
-    if isinstance(error, (MemoryError, OSError)) or (type(error) is RuntimeError and str(error).startswith(_NOT_FOUND)):
+    # Only a plain text is read: that of a submission's exception may fail.
+    text = error.args[0] if type(error) is RuntimeError and error.args else None
+    if isinstance(error, (MemoryError, OSError)) or (type(text) is str and text.startswith(_NOT_FOUND)):
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return any(
@@ -73,25 +78,32 @@ def kernel_line(text: str) -> str:
     return f" (line {position[1]} of the kernel: `{quoted[:MAX_CHARS]}`)"
 
 
-@contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Gives a RuntimeError of Triton's compiler the first error that it wrote to stderr, with its line.
+def explained(compile_it: Callable[[], Any]) -> Any:
+    """What `compile_it` returns. A RuntimeError of Triton's compiler gets the first error that it writes to stderr.
 
-    The exception itself says only that a pass failed.
+    The exception itself says only that a pass failed. Another attempt is needed to read stderr: one whose stderr is
+    redirected would lose what a compiler writes that then aborts the process.
     """
-    with tempfile.TemporaryFile() as output:
+    try:
+        return compile_it()
+    except RuntimeError as error:
+        if is_rejection(error) and (found := _DIAGNOSTIC.search(_written_to_stderr(compile_it))):
+            error.args = (_sentence(found),)
+        raise
+
+
+def _written_to_stderr(compile_it: Callable[[], Any]) -> str:
+    with _ONE_AT_A_TIME, tempfile.TemporaryFile() as output:
         before = os.dup(2)
         os.dup2(output.fileno(), 2)
         try:
-            yield
-        except RuntimeError as error:
-            output.seek(0)
-            if found := _DIAGNOSTIC.search(output.read(_MAX_BYTES).decode(errors="replace")):
-                error.args = (_sentence(found),)
-            raise
+            with contextlib.suppress(Exception):
+                compile_it()
         finally:
             os.dup2(before, 2)
             os.close(before)
+        output.seek(0)
+        return output.read(_MAX_BYTES).decode(errors="replace")
 
 
 def _sentence(found: re.Match[str]) -> str:

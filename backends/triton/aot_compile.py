@@ -23,8 +23,7 @@ def compile_ahead(launch: TritonLaunch, io: IOContract, arch: str) -> dict[str, 
     before = driver._active
     driver.set_active(PretendedDriver(arch))
     try:
-        with explained():
-            compiled = launch.warm_up([_stand_in(argument) for argument in io.args])
+        compiled = explained(lambda: launch.warm_up([_stand_in(argument) for argument in io.args]))
     except Exception as error:
         if is_rejection(error):
             raise compile_fault(launch.name, error) from error

@@ -175,8 +175,12 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def compile_fault(name: str, error: BaseException) -> KernelFault:
-    """Triton's reason becomes the message; the log has its excerpts, from the kernel to its helper functions."""
-    excerpts, reason = [str(error)], error
+    """Triton's reason becomes the message; the log has its excerpts, from the kernel to its helper functions.
+
+    Another error has its type before it, as in a traceback: the referee looks there for what the machine did.
+    """
+    is_excerpt = isinstance(error, CompilationError)
+    excerpts, reason = [str(error) if is_excerpt else f"{type(error).__name__}: {error}"], error
     while (cause := reason.__cause__) is not None:
         reason = cause
         if isinstance(reason, CompilationError):

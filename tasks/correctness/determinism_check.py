@@ -136,11 +136,11 @@ class DeterminismCheck:
             for size in self._sizes(rows):
                 expected = [outputs[index][:size] for index in of_rows]
                 probed = self._candidate.open_session.probe(first_rows(first, rows, size), 1).outputs
-                actual = [probed[index] for index in of_rows]
-                if not self._close(expected, actual):
+                # It may return fewer outputs for fewer rows.
+                if len(probed) != len(outputs) or not self._close(expected, [probed[index] for index in of_rows]):
                     raise KernelFault(Status.UNSUPPORTED, "its outputs are others, so the size is part of the task")
                 sizes.append(size)
-                differing_rows = max(differing_rows, _unlike_rows(expected, actual))
+                differing_rows = max(differing_rows, _unlike_rows(expected, [probed[index] for index in of_rows]))
             reason = None if sizes else CONTRACT_FIXES_SHAPES
         except KernelFault as fault:
             reason = f"no batch of {size} was tried: {_reason(fault)}"

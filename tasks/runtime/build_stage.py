@@ -29,8 +29,8 @@ from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
 DRY_RUN_SHARE = 0.8
 """The part of the build's time and memory that a dry run may take: what it does not compile, the run compiles."""
-MAX_REASON_CHARS = 300
-"""Characters of a dry run's reason that a flag quotes."""
+MAX_CHARS = 300
+"""Maximum characters of a dry run's reason, and of what it compiled, that a flag quotes."""
 HIT, MISS, OFF, REMOTE_HIT = "hit", "miss", "off", "remote_hit"
 
 
@@ -40,7 +40,7 @@ class _Making:
 
     kernel_run: KernelRun
     artifact: Artifact | None = None
-    origin: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
 
     def build(self, seconds: float) -> Build:
         if self.artifact is None:
@@ -113,13 +113,13 @@ class Building:
             build_run = KernelRun(kernel_run.role, kernel, session.private_folder(folder / "build"))
             try:
                 self.build(build_run)
-                found = build_run.build.artifact.facts.get("dry_run", {})
+                found = _told_of_dry_run(build_run)
             except KernelFault as fault:
                 if fault.status is Status.COMPILE_ERROR:
                     raise KernelFault(fault.status, f"for {session.target.arch}: {fault.message}", fault.log) from fault
                 found = {"ended": STOPPED, "reason": fault.message}
         if may_compile(kernel):
-            kernel_run.build.artifact.facts["compiled_for"] = {"arch": session.target.arch, **found}
+            kernel_run.build.origin["compiled_for"] = {**found, "arch": session.target.arch}
 
     def _restore_or_build(self, making: _Making) -> None:
         cache, kernel_run = self._build_session.builds, making.kernel_run
@@ -247,15 +247,22 @@ def _without_paths(fault: KernelFault, kernel_run: KernelRun) -> KernelFault:
     return KernelFault(fault.status, message, text, compiled=fault.compiled)
 
 
+def _told_of_dry_run(kernel_run: KernelRun) -> dict[str, Any]:
+    """What the builder told of its dry run. It has executed the source, which may tell something else instead."""
+    told = kernel_run.build.artifact.facts.get("dry_run")
+    return told if isinstance(told, dict) else {}
+
+
 def gpu_build_warning(kernel_run: KernelRun) -> Flag | None:
     """A warning where the build for the GPU of BUILD_FOR ended before the source's call did.
 
     A source may take another way on a GPU than it took here, and fail there.
     """
-    found = kernel_run.build.artifact.facts.get("compiled_for") or {}
-    if found.get("ended", COMPLETED) == COMPLETED:
+    found = kernel_run.build.origin.get("compiled_for", {})
+    ended, compiled = str(found.get("ended", COMPLETED)), found.get("compiled")
+    if ended == COMPLETED:
         return None
-    names = ", ".join(dict.fromkeys(found.get("compiled") or ())) or "nothing"
-    reason = str(found.get("reason") or found["ended"]).partition("\n")[0][:MAX_REASON_CHARS]
-    message = f"for {found['arch']} {names} was compiled before its call ended: {reason}"
-    return Flag(FlagCode.GPU_BUILD_INCOMPLETE, message, {"arch": found["arch"], "ended": found["ended"]})
+    names = ", ".join(dict.fromkeys(compiled)) if isinstance(compiled, list) and compiled else "nothing"
+    reason = str(found.get("reason") or ended).partition("\n")[0]
+    message = f"for {found['arch']} {names[:MAX_CHARS]} was compiled before its call ended: {reason[:MAX_CHARS]}"
+    return Flag(FlagCode.GPU_BUILD_INCOMPLETE, message, {"arch": found["arch"], "ended": ended})

@@ -39,13 +39,14 @@ class Stopped(Exception):
 class Build:
     """The build of one kernel, also of one that failed; `seconds` excludes waiting for another job's build.
 
-    `compiled`: whether it left nothing to compile. `origin`: where it came from, as the worker knows it.
+    `compiled`: whether it left nothing to compile. `origin`: where it came from and what BUILD_FOR had compiled, as the
+    worker knows it: a source can write the artifact's facts.
     """
 
     artifact: Artifact = field(default_factory=Artifact)
     compiled: bool = False
     seconds: float = 0.0
-    origin: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

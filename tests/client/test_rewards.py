@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -39,6 +40,10 @@ WRONG = RIGHT.replace("x + x", "x * 3")
         ("1. Do\n   ```python\n   def f():\n       g()\n\n   ```", "def f():\n    g()\n\n"),
         ("   ```python\ndef f():\n    g()\n   ```", "def f():\n    g()\n"),
         ("```python\ndef f(): ...\n```\nUse it:\n```python\nf()\n```\n```\n3.2x\n```", "def f(): ...\n"),
+        ("```py\ndef f(): ...\n```\nTime it:\n```py\ndo_bench(lambda: f())\n```", "def f(): ...\n"),
+        ("```py\ndef f(): ...\n```\nShorter:\n```py\nkernel_fn = torch.relu\n```", "kernel_fn = torch.relu\n"),
+        ("```py\ndef f(): ...\n```\nShorter:\n```py\nf = lambda x: x\n```", "f = lambda x: x\n"),
+        ("~~~\n```python\nb = 2\n```\n", "b = 2\n"),
         ("```python\ndef f(): ...\n```\nor rather\n```python\ndef g(): ...\n```", "def g(): ...\n"),
         ([], None),
     ],
@@ -46,6 +51,12 @@ WRONG = RIGHT.replace("x + x", "x * 3")
 def test_the_last_closed_block_is_the_source(completion: Any, source: str | None) -> None:
     found = extract(completion)
     assert found.source == source and (found.reason is None) == (source is not None)
+
+
+def test_a_long_completion_that_opens_one_block_after_another_is_read_at_once() -> None:
+    started = time.process_time()
+    assert extract("```python\nx = 1\n" * 60_000).source is None
+    assert time.process_time() - started < 20
 
 
 def judged(
@@ -305,10 +316,11 @@ def test_a_reference_that_fails_is_warned_of(url: str, caplog: pytest.LogCapture
 
 
 def test_a_kernel_that_its_worker_cannot_run_is_warned_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    needs_gpu = RIGHT.replace("return x + x", "assert x.is_cuda\n        return x + x")
+    needs_gpu = RIGHT.replace("return x + x", "assert x.is_cuda, '\\x1b[2J'\n        return x + x")
     options: Any = {"num_trials": 6, "budget": "quick"}
     assert KernelReward(url, options=options)([needs_gpu], reference=[TWICE]) == [None]
     (warning,) = caplog.messages
     assert warning.startswith("1 of 1 completions have no reward, because their worker has no GPU")
+    assert "[2J" in warning and warning.isprintable()
     with pytest.raises(RuntimeError, match="their worker has no GPU, and they need one"):
         compute_score("kernels", needs_gpu, TWICE, url=url, **options)

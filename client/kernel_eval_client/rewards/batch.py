@@ -18,6 +18,7 @@ from kernel_eval_client.kernel import Kernel, KernelType, guess_type, torch
 from kernel_eval_client.rewards.extraction import CUDA, Completion, extract
 from kernel_eval_client.rewards.shaping import Scored, Shaping
 from kernel_eval_client.submission import KernelLike, Options, Submission
+from kernel_eval_client.untrusted_text import plain
 
 _log = logging.getLogger("kernel_eval_client")
 MEND = {
@@ -138,7 +139,7 @@ class KernelReward:
 def _warn_of_unjudged(scores: Sequence[Scored]) -> None:
     """Warns of results that say nothing about a completion: a trainer would leave their rewards out without a word."""
     unjudged = Counter(
-        (score.verdict, (score.reason or "").partition("\n")[0])
+        (score.verdict, plain((score.reason or "").partition("\n")[0]))
         for score in scores
         if score.result is not None and not score.result.judged
     )

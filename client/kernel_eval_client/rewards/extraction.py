@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,13 @@ Completion = str | Sequence[Mapping[str, Any]]
 LANGUAGES = frozenset({"", "python", "py", "python3", "triton", "cuda", "cu", "c++", "cpp", "c"})
 CUDA = frozenset({"cuda", "cu"})
 THOUGHT = "</think>"
-_FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?:<[^<>\n]+>[ \t]*)*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)[^\n]*\n"
-    r"(?P<source>.*?)^[ \t]*(?P=fence)[ \t]*(?:<[^\n]*)?$",
-    re.MULTILINE | re.DOTALL,
-)
+_OPENING = re.compile(r"(?P<indent>[ \t]*)(?:<[^<>]+>[ \t]*)*(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+-]*)")
+_CLOSING = re.compile(r"[ \t]*(?P<fence>```+|~~~+)[ \t]*(?:<.*)?$")
 """A tag may stand beside a fence: `<answer>` before it, `</answer>` or a template's end of turn behind it."""
 _DEFINITION = re.compile(
-    r"^[ \t]*(?:async[ \t]+def|def|class)[ \t]|\blambda\b|__global__|^[ \t]*#[ \t]*include\b", re.MULTILINE
+    r"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]|\w+[ \t]*=[ \t]*lambda\b|#[ \t]*include\b)|^kernel_fn[ \t]*="
+    r"|__global__",
+    re.MULTILINE,
 )
 
 
@@ -44,17 +44,33 @@ def extract(completion: Completion) -> Extraction:
         text = text.rpartition(THOUGHT)[2]
     elif "<think>" in text:
         return Extraction(None, reason="the thought has no end")
-    blocks = [(block["language"].lower(), _without_indent(block)) for block in _FENCE.finditer(text)]
-    blocks = [(language, source) for language, source in blocks if language in LANGUAGES and source.strip()]
+    blocks = [(language, source) for language, source in _blocks(text) if language in LANGUAGES and source.strip()]
     if not blocks:
         return Extraction(None, reason="there is no closed code block")
     language, source = next((block for block in reversed(blocks) if _DEFINITION.search(block[1])), blocks[-1])
     return Extraction(source, language)
 
 
-def _without_indent(block: re.Match[str]) -> str:
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Language and source of each closed block, in a time that grows with the text as its length does."""
+    lines = text.split("\n")
+    ends: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        if closing := _CLOSING.match(line):
+            ends.setdefault(closing["fence"], []).append(number)
+    end = -1
+    for number, line in enumerate(lines):
+        if number > end and (opening := _OPENING.match(line)):
+            later = ends.get(opening["fence"], [])
+            found = bisect_right(later, number)
+            if found < len(later):
+                end = later[found]
+                yield opening["language"].lower(), _without_indent(lines[number + 1 : end], opening["indent"])
+
+
+def _without_indent(lines: list[str], indent: str) -> str:
     """The source of a block; one in a list is indented as its fence is, which Python would not accept."""
-    indent, source = block["indent"], block["source"]
+    source = "".join(f"{line}\n" for line in lines)
     if not indent or not source.lstrip("\n").startswith(indent):
         return source
     return re.sub(rf"^[ \t]{{1,{len(indent)}}}", "", source, flags=re.MULTILINE)

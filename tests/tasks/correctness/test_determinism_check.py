@@ -115,6 +115,11 @@ def test_calls_on_other_rows_that_exceed_the_check_have_not_failed(
     assert batch.reason == "its calls took more than the 3 s of this check"
 
 
+def test_fewer_outputs_for_fewer_rows_are_other_outputs(worker: WorkerContext) -> None:
+    batch = found(evaluated(worker, "z = y.sum(dim=1)\n    return (z, z) if len(x) == 64 else (z,)")).batch
+    assert batch.sizes == [] and batch.reason is not None and "the size is part of the task" in batch.reason
+
+
 def test_a_sum_in_an_order_of_its_own_is_told(worker: WorkerContext) -> None:
     determinism = found(evaluated(worker, IN_A_RANDOM_ORDER))
     (output,) = determinism.outputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -143,6 +144,14 @@ def test_a_kernel_that_errs_after_a_varied_set_is_not_excused(
     )
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
     assert "Wrong on uneven inputs" in (report.outcome.message or "")
+
+
+def test_a_kernel_that_fails_on_purpose_guesses_the_first_independent_set_once_in_eight() -> None:
+    drawn = 20_000
+    places = Counter(distribution_check.control_order().index(False) for _ in range(drawn))
+    assert max(places.values()) < 0.14 * drawn
+    order = distribution_check.control_order()[-2 * distribution_check.CONTROLS :]
+    assert sum(order) == distribution_check.CONTROLS == 4
 
 
 def test_a_kernel_that_cannot_run_beyond_the_task_passes_and_is_asked_no_more(worker: WorkerContext) -> None:

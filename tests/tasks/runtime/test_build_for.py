@@ -89,3 +89,29 @@ def test_a_way_that_only_a_gpu_takes_and_that_fails_is_flagged(worker: WorkerCon
     assert flag.message.startswith(
         "for sm_90 nothing was compiled before its call ended: calling class ModelNew: TypeErr"
     )
+
+
+FORGED = """
+from backends.dry_run.child import DryRun
+from backends.python.base import PythonBackend
+
+class Forged(DryRun):
+    facts = TOLD
+
+PythonBackend._dry_run = lambda *_: Forged()
+PythonBackend.facts = lambda *_: {"compiled_for": TOLD}
+"""
+
+
+@pytest.mark.parametrize("told", ["5", "{'ended': 'stopped', 'compiled': 5, 'arch': 'sm_1'}"])
+def test_a_source_that_forges_what_its_builder_tells_harms_no_one_else(told: str, worker: WorkerContext) -> None:
+    found = outcome(worker, 16, CANDIDATE + FORGED.replace("TOLD", told))
+    assert found.status is Status.PASSED
+    assert found.build["compiled_for"]["arch"] == "sm_90" and "reason" not in found.build["compiled_for"]
+
+
+def test_a_source_that_forges_a_build_for_a_gpu_harms_no_one_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BUILD_FOR", raising=False)
+    with own_worker() as without:
+        found = outcome(without, 8, CANDIDATE + FORGED.replace("TOLD", "5"))
+    assert found.status is Status.PASSED and found.build["compiled_for"] == 5
