@@ -2,7 +2,7 @@
 
 The kernel gives the size of open files. It gives the size of files that are only mapped to workers with
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN alone. A socket's queue shows only the number of its descriptors. The limit on
-the size of one file bounds these files, and they count only as far as the disk has lost space (`Usage`): what others
+the size of one file bounds these files, and they count only as far as the disk has lost space (`Usage`). What others
 free meanwhile hides as much (docs/limitations.md, S7).
 """
 

@@ -80,7 +80,7 @@ class Usage:
             named = scratch_dir.used_bytes(self._folder)
         except scratch_dir.FolderTooLarge:
             return True
-        return named + self._removed_bytes(named, machine_faults.FILLED_BYTES) > machine_faults.FILLED_BYTES
+        return named + self._removed_bytes(self._lost_bytes(named)) > machine_faults.FILLED_BYTES
 
     def _has_too_much(self, now: float) -> bool:
         """A reading of processes that fork, map or end meanwhile may count their common memory more than once."""
@@ -113,27 +113,29 @@ class Usage:
             raise _too_much(f"left {error}") from error
         if used > scratch_dir.MAX_BYTES:
             raise _too_much(f"wrote more than {scratch_dir.MAX_BYTES >> 30} GiB into its folder")
-        if used + self._removed_bytes(used, scratch_dir.MAX_BYTES) > scratch_dir.MAX_BYTES:
+        lost = self._lost_bytes(used)
+        # Searching for them takes milliseconds, so it is done only if the disk has lost enough space.
+        if used + lost > scratch_dir.MAX_BYTES and used + self._removed_bytes(lost) > scratch_dir.MAX_BYTES:
             limit = f"{scratch_dir.MAX_BYTES >> 30} GiB of the disk"
             raise _too_much(f"took more than {limit}, with files that it had removed and still held,")
 
-    def _removed_bytes(self, named: int, enough: int) -> float:
-        """Disk space of files without a name, in bytes; 0 if it does not exceed `enough` with the `named` bytes.
-
-        Searching for them takes milliseconds, so it is done only if the disk has lost enough space. Others write to the
-        disk too, so the loss counts only as far as this submission holds, or may hide, that much.
-        """
+    def _lost_bytes(self, named: int) -> int:
+        """The space that the disk has lost since it had most, beside the `named` bytes in the folder."""
         room = scratch_dir.free_bytes(self._folder) + named
         self._room = max(self._room, room)
-        lost = self._room - room
-        if named + lost <= enough:
-            return 0.0
+        return self._room - room
+
+    def _removed_bytes(self, lost: int) -> float:
+        """Disk space of files without a name, in bytes. Those of unknown size count as far as the disk has `lost` space.
+
+        Others write to the disk too.
+        """
         with uid.inspecting_as(self.user):
             removed = removed_files.held(process_tree.with_descendants(self._pid), self._folder)
         most = removed.bytes + removed.max_unsized_bytes
         if not most:
-            self._room = room
-        return min(most, lost)
+            self._room -= lost
+        return max(removed.bytes, min(most, lost))
 
 
 def _too_much(what: str) -> KernelFault:

@@ -142,7 +142,7 @@ def test_a_task_that_an_operator_terminates_costs_an_attempt_and_is_no_fault_of_
     assert [entry.reason for entry in seen(records, job_id).failed_attempts] == ["an operator terminated its task"]
     assert redis.hlen("workers:faults") == 0
     records.cancel(job_id)
-    until(lambda: seen(records, job_id).state is State.CANCELLED)
+    until(lambda: seen(records, job_id).state is State.CANCELLED, START_S)  # The next child imports first.
 
 
 def test_a_pool_child_that_is_killed_as_it_starts_is_no_reason_to_give_up(
