@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import LockError, RedisError
 
 from tasks.evaluation.celery_task import requeue_or_end
-from tasks.fleet.heartbeat import limit_heartbeats, workers
+from tasks.fleet.heartbeat import forget_silent_workers, workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
@@ -72,7 +72,7 @@ class Reconciler:
         require_writes(self._redis)
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
-        limit_heartbeats(self._redis)
+        forget_silent_workers(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
         for queue in self._records.queue.all():
             if queue.worker is not None and queue.worker not in active:
