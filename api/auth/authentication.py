@@ -92,10 +92,8 @@ class Access:
         try:
             return self.rate.take(key)
         except RedisConnectionError:
-            # What Redis cannot count it lets nobody submit either. But results stay readable while it takes no writes,
-            # and /metrics says that it is away.
-            if request.method not in ("GET", "HEAD"):
-                raise
+            # A Redis that cannot count accepts no job either. While it takes no writes, results stay readable and old
+            # jobs can be deleted; while it is away, /metrics says so.
             return 0.0
 
     def _presented(self, *, required: bool) -> Key | None:

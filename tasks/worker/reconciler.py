@@ -64,7 +64,11 @@ class Reconciler:
             log.warning("the lock could not be released; another reconciler waits %d s for it: %s", LOCK_TTL_S, error)
 
     def run_once(self) -> None:
-        """Do one pass, if this process has the lock."""
+        """Delete old jobs once a minute; do one pass, if this process has the lock."""
+        if time.monotonic() - self._cleaned_at > CLEANUP_S:
+            # Several may do this at once. While Redis' memory is full nobody can take the lock, and this frees memory.
+            self._records.cleanup(self._records.now() - self._ttl_s)
+            self._cleaned_at = time.monotonic()
         if not self._hold_lock():
             self._suspected.clear()
             return
@@ -88,9 +92,6 @@ class Reconciler:
                     requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
             else:
                 self._send_messages(name, count)
-        if time.monotonic() - self._cleaned_at > CLEANUP_S:
-            self._records.cleanup(self._records.now() - self._ttl_s)
-            self._cleaned_at = time.monotonic()
 
     def _hold_lock(self) -> bool:
         """Keep the lock of the last pass, or take it if no reconciler has it."""
