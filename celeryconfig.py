@@ -83,6 +83,9 @@ broker_connection_retry_on_startup = True
 # be configured: after 60 s without Redis a worker may take its next message up to 16 s later. Running jobs do not wait
 # for that, because their records have connections of their own (tasks/node/redis_client.py).
 broker_connection_max_retries = None
+# A Redis that takes no writes refuses to hand out a message. The worker then waits, and does not end.
+broker_channel_error_retry = True
+worker_consumer = "tasks.worker.waiting_consumer:WaitingConsumer"
 # A running job continues while Redis is away: its record still names its owner when Redis is back.
 worker_cancel_long_running_tasks_on_connection_loss = False
 # A publisher retries for about 0.5 s; if that fails, the job is accepted, and the reconciler publishes its message.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from apiflask import APIFlask
 from flask import current_app, g, request
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from api.auth.cross_origin import SAME_SITE, address_of, is_loopback, names_this_machine, refuse_pages_of_others
 from api.auth.key_file import KeyFile, KeyFileError
@@ -78,13 +79,22 @@ class Access:
         if scope not in key.scopes:
             detail = f"this needs the scope {scope}; this key has: {', '.join(sorted(key.scopes)) or 'none'}"
             raise Problem(Kind.SCOPE_MISSING, detail)
-        if seconds := self.rate.take(key):
+        if seconds := self._early(key):
             raise Problem(
                 Kind.TOO_MANY_REQUESTS,
                 f"this key may make {key.requests_per_minute} requests a minute; try again after Retry-After,"
                 " and wait for a job with ?wait=SECONDS instead of asking again and again",
                 {"Retry-After": str(math.ceil(seconds))},
             )
+
+    def _early(self, key: Key) -> float:
+        """Count the current request: 0 if it is admitted, else the seconds until one of this key will be."""
+        try:
+            return self.rate.take(key)
+        except RedisConnectionError:
+            # A Redis that cannot count accepts no job either. While it takes no writes, results stay readable and old
+            # jobs can be deleted; while it is away, /metrics says so.
+            return 0.0
 
     def _presented(self, *, required: bool) -> Key | None:
         """The key in the header. Without a valid key: None where none is required, else a Problem."""

@@ -295,5 +295,6 @@ def register(app: APIFlask) -> None:
             else "does not answer"
         )
         # A silent Redis executes a command later that was sent to it, and a pipeline may be refused in part.
-        detail = f"the broker {wrong}. {MAYBE_RECORDED}"
+        advice = f". {MAYBE_RECORDED}" if request.method == "POST" else "; try again in a few seconds"
+        detail = f"the broker {wrong}{advice}"
         return respond(Problem(Kind.BROKER_UNREACHABLE, detail, {"Retry-After": str(RETRY_AFTER_S)}))

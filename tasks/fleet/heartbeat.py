@@ -28,7 +28,7 @@ from tasks.node.redis_client import text
 EVERY_S = 3.0
 TTL_S = 10
 NAMES = "workers"
-"""The set of all worker names that ever sent a heartbeat; a reader drops names whose key has expired."""
+"""The set of all worker names that ever sent a heartbeat; the reconciler drops names whose key has expired."""
 
 MODELS = "workers:gpu"
 """A hash: the model of each worker's device, as requests name it."""
@@ -86,21 +86,25 @@ def workers(redis: Redis) -> list[WorkerView]:
     if not ever:
         return []
     notes = redis.mget([f"worker:{name}" for name in ever])
-    gone = [name for name, note in zip(ever, notes, strict=True) if note is None]
-    if gone:
-        redis.srem(NAMES, *gone)
-        for figures in (FAULTS, QUARANTINED, MODELS, SETUPS):
-            redis.hdel(figures, *gone)
     alive = [_parsed(name, note) for name, note in zip(ever, notes, strict=True) if note is not None]
     return [one for one in alive if one is not None]
 
 
-def limit_heartbeats(redis: Redis) -> None:
-    """Let no heartbeat count for longer than TTL_S from now, as one from before Redis' clock was set back would."""
+def forget_silent_workers(redis: Redis) -> None:
+    """Drop all names whose heartbeat has expired.
+
+    No heartbeat counts for longer than TTL_S from now: one from before Redis' clock was set back would, for hours.
+    """
+    names = [text(name) for name in redis.smembers(NAMES)]
     with redis.pipeline(transaction=False) as pipe:
-        for name in redis.smembers(NAMES):
-            pipe.expire(f"worker:{text(name)}", TTL_S, lt=True)
-        pipe.execute()
+        for name in names:
+            pipe.expire(f"worker:{name}", TTL_S, lt=True)
+            pipe.exists(f"worker:{name}")
+        gone = [name for name, alive in zip(names, pipe.execute()[1::2], strict=True) if not alive]
+    if gone:
+        redis.srem(NAMES, *gone)
+        for figures in (FAULTS, QUARANTINED, MODELS, SETUPS):
+            redis.hdel(figures, *gone)
 
 
 def _parsed(name: str, note: str | bytes) -> WorkerView | None:

@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import LockError, RedisError
 
 from tasks.evaluation.celery_task import requeue_or_end
-from tasks.fleet.heartbeat import limit_heartbeats, workers
+from tasks.fleet.heartbeat import forget_silent_workers, workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import publish_more
 from tasks.node.log_config import about
@@ -64,7 +64,11 @@ class Reconciler:
             log.warning("the lock could not be released; another reconciler waits %d s for it: %s", LOCK_TTL_S, error)
 
     def run_once(self) -> None:
-        """Do one pass, if this process has the lock."""
+        """Delete old jobs once a minute; do one pass, if this process has the lock."""
+        if time.monotonic() - self._cleaned_at > CLEANUP_S:
+            # Several may do this at once. While Redis' memory is full nobody can take the lock, and this frees memory.
+            self._records.cleanup(self._records.now() - self._ttl_s)
+            self._cleaned_at = time.monotonic()
         if not self._hold_lock():
             self._suspected.clear()
             return
@@ -72,7 +76,7 @@ class Reconciler:
         require_writes(self._redis)
         self._records.expire_overdue()
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
-        limit_heartbeats(self._redis)
+        forget_silent_workers(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
         for queue in self._records.queue.all():
             if queue.worker is not None and queue.worker not in active:
@@ -88,9 +92,6 @@ class Reconciler:
                     requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
             else:
                 self._send_messages(name, count)
-        if time.monotonic() - self._cleaned_at > CLEANUP_S:
-            self._records.cleanup(self._records.now() - self._ttl_s)
-            self._cleaned_at = time.monotonic()
 
     def _hold_lock(self) -> bool:
         """Keep the lock of the last pass, or take it if no reconciler has it."""

@@ -25,6 +25,7 @@ from tests.api.payloads import RELU, kernel
 from tests.api.routes.test_jobs import RESULT
 from tests.conftest import free_port
 from tests.tasks.artifacts import listed
+from tests.tasks.node.refusing_redis import full_memory
 
 BODY = {"kernel": kernel(RELU, "torch")}
 GUARDED = [
@@ -211,6 +212,25 @@ def test_requests_beyond_the_rate_are_told_when_to_come_back(keyed: APIFlask, al
     # As after Redis' clock was set back by an hour.
     redis.incrby(f"rate:{slow.key_id}", 3600_000_000)
     assert 1 <= int(slow("GET", "/stats").headers["Retry-After"]) <= 30
+
+
+def test_a_key_reads_on_while_redis_takes_no_writes(keyed: APIFlask, alice: Holder, redis: Redis) -> None:
+    job = f"/job/{alice('POST', '/evaluate', json=BODY).get_json()['job_id']}"
+    with full_memory(redis):
+        assert [alice("GET", path).status_code for path in (job, "/jobs", "/stats", "/")] == [200] * 4
+        assert "kernel_eval_broker_up 0.0" in alice("GET", "/metrics").get_data(as_text=True)
+        assert problem(alice("POST", "/evaluate", json=BODY)) == (503, "broker-unreachable")
+        assert holder(keyed, "root", *ALL)("POST", "/admin/cleanup-jobs").status_code == 200, "it frees memory"
+
+
+def test_metrics_tell_a_key_that_redis_is_away(tmp_path: Path) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    with app_with(REQUIRE_API_KEYS="on", API_KEYS_FILE=str(tmp_path / "keys.json"), CELERY_BROKER_URL=url) as app:
+        alice = holder(app, "alice", Scope.READ)
+        assert "kernel_eval_broker_up 0.0" in alice("GET", "/metrics").get_data(as_text=True)
+        read = alice("GET", "/jobs")
+        assert problem(read) == (503, "broker-unreachable")
+        assert read.get_json()["detail"] == "the broker does not answer; try again in a few seconds"
 
 
 def test_the_rate_holds_for_clients_at_once(keyed: APIFlask) -> None:

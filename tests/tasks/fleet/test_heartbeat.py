@@ -13,7 +13,7 @@ from redis import Redis
 from domain.settings import settings
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.fleet import heartbeat
-from tasks.fleet.heartbeat import Heartbeat, workers
+from tasks.fleet.heartbeat import Heartbeat, forget_silent_workers, workers
 from tasks.node.device_info import CPU, Device, DeviceError, detect
 from tasks.worker.lifecycle import pin_device
 from tests.tasks.example_jobs import until
@@ -57,7 +57,11 @@ def test_a_worker_that_falls_silent_is_forgotten(redis: Redis, monkeypatch: pyte
     Heartbeat(redis, "gpu1@here", GPU, 4, {}).beat()
     assert len(workers(redis)) == 1
     until(lambda: workers(redis) == [])
-    assert redis.smembers("workers") == set()
+    assert redis.smembers("workers") == {b"gpu1@here"}, "reading writes nothing, which a Redis may refuse"
+    monkeypatch.undo()
+    Heartbeat(redis, "cpu0@here", CPU, 2, {}).beat()
+    forget_silent_workers(redis)
+    assert redis.smembers("workers") == set(redis.hkeys("workers:gpu")) == {b"cpu0@here"}
 
 
 @pytest.fixture

@@ -183,6 +183,16 @@ def test_nobody_is_suspected_while_redis_takes_no_writes(
     assert seen(job_records, "a").attempt == 1
 
 
+def test_old_jobs_free_a_memory_that_is_full(job_records: JobStore, redis: Redis) -> None:
+    job_records.create("a", EVALUATE)
+    claim = job_records.claim("w")
+    assert claim is not None and job_records.complete("a", claim.attempt, report().body("a"))
+    with full_memory(redis):
+        with pytest.raises(OutOfMemoryError):
+            Reconciler(redis, job_records, ttl_s=0).run_once()
+        assert job_records.get("a") is None
+
+
 def test_what_died_before_the_clock_was_set_back_is_noticed_in_time(
     looker: Reconciler, job_records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
