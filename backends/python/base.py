@@ -228,14 +228,17 @@ class PythonExecutable(Executable):
     def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
         """An instance from the reference's constructor arguments, else from the source's own, else without.
 
-        The reference's are the task's. A candidate often repeats them, with the sizes of another variant.
+        The reference's are the task's. A candidate often repeats them, with the sizes of another variant. But a source
+        that gives another number of its own has another constructor.
         """
-        maker = input_maker("get_init_inputs", [module, entry.target])
         arguments = fitting_arguments(entry.target, self._on_device(init))
-        if arguments is None and maker is not None:
+        maker = input_maker("get_init_inputs", [module, entry.target])
+        if maker is not None:
             seed_everything(seed)
             self._init = self._values("get_init_inputs", maker())
-            arguments = constructor_arguments(entry.target, self._init)
+            own = constructor_arguments(entry.target, self._init)
+            if arguments is None or sum(map(len, own)) != sum(map(len, arguments)):
+                arguments = own
         seed_everything(seed)
         positional, named = arguments or ([], {})
         instance = entry.target(*positional, **named)

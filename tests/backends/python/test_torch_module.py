@@ -167,6 +167,13 @@ def test_constructor_arguments_of_the_reference(tmp_path: Path) -> None:
     assert loaded(kernel(own), tmp_path, init=[4]).call([torch.ones(2, 4)]).shape == (2, 3)
 
 
+@pytest.mark.parametrize("own", ["[]", "[4, 2]", "[{'features': 4, 'out': 2}]"])
+def test_a_source_with_another_number_of_constructor_arguments_gets_its_own(own: str, tmp_path: Path) -> None:
+    source = LINEAR.replace("features, out=3", "features=4, out=3")
+    executable = loaded(kernel(f"{source}\ndef get_init_inputs():\n    return {own}"), tmp_path, init=[7])
+    assert executable.call([torch.ones(2, 4)]).shape[0] == 2
+
+
 def test_a_constructor_that_fails(tmp_path: Path) -> None:
     fault = refusal(kernel(LINEAR), tmp_path)
     assert fault.status is Status.RUNTIME_ERROR
