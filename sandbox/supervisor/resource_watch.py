@@ -126,9 +126,9 @@ class Usage:
         return self._room - room
 
     def _removed_bytes(self, lost: int) -> float:
-        """Disk space of files without a name, in bytes. Those of unknown size count as far as the disk has `lost` space.
+        """Disk space of files without a name, in bytes.
 
-        Others write to the disk too.
+        Those of unknown size count as far as the disk has `lost` space, because others write to it too.
         """
         with uid.inspecting_as(self.user):
             removed = removed_files.held(process_tree.with_descendants(self._pid), self._folder)
