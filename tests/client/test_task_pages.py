@@ -77,7 +77,7 @@ def test_there_is_a_request_of_each_type() -> None:
 def test_keys_are_made_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_KEYS_FILE", str(tmp_path / "keys.json"))
     text = (ROOT / "docs" / "run-for-others.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ python -m (stack keys .+)$", text, re.MULTILINE)
+    commands = re.findall(r"^\$ \.venv/bin/python -m (stack keys .+)$", text, re.MULTILINE)
     added, listed = (
         subprocess.run([sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, check=True)
         for command in commands
