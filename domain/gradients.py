@@ -56,3 +56,8 @@ class GradientPlan:
             case [*_, {"$gradients": plan}]:
                 return cls(tuple(plan["inputs"]), tuple(plan["parameters"]), tuple(plan["outputs"]))
         return None
+
+
+def forward_output_count(plan: GradientPlan | None, total: int) -> int:
+    """How many of a call's `total` outputs are the forward's own; the others are gradients. `plan` as in the call."""
+    return total - plan.count if plan is not None else total

@@ -2,8 +2,8 @@
 
 The kernel gives the size of open files. It gives the size of files that are only mapped to workers with
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN alone. A socket's queue shows only the number of its descriptors. The limit on
-the size of one file bounds these files, and they count only as far as the disk has lost space (`Usage`). What others
-free meanwhile hides as much (docs/limitations.md, S7).
+the size of one file bounds files of unknown size, and these count only as far as the disk has lost space. `Usage`
+searches for any only if it has lost enough, so what others free meanwhile hides as much (docs/limitations.md, S7).
 """
 
 from __future__ import annotations

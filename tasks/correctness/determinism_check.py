@@ -15,7 +15,7 @@ from domain import value as values
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR
-from domain.gradients import GradientPlan
+from domain.gradients import GradientPlan, forward_output_count
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from tasks.correctness.input_batches import Arguments
@@ -67,8 +67,7 @@ class DeterminismCheck:
         try:
             batch = self._try_batches(slots, first, other, outputs)
         except KernelFault as fault:
-            late = fault.status is Status.TIMEOUT
-            reason = _reason(fault) if late else f"the kernel failed on rows of two input sets: {fault.message}"
+            reason = _reason(fault, failed="the kernel failed on rows of two input sets: ")
             batch = Batch(BatchVerdict.UNTESTED, reason=reason)
         return Determinism(1, findings, batch)
 
@@ -118,7 +117,7 @@ class DeterminismCheck:
     def _try_batches(self, slots: Slots, first: Arguments, other: Arguments, outputs: Outputs) -> Batch:
         """Rows of the first set beside rows of the other one, then alone in smaller batches."""
         plan = self._trials.kernel_runs[0].gradients
-        rows = batch_size(first, outputs[: len(outputs) - plan.count] if plan is not None else outputs)
+        rows = batch_size(first, outputs[: forward_output_count(plan, len(outputs))])
         if rows is None:
             return Batch(BatchVerdict.UNTESTED, reason=NO_BATCH)
         of_rows = outputs_of_rows(plan, first, len(outputs), rows)
@@ -180,7 +179,7 @@ def outputs_of_rows(plan: GradientPlan | None, arguments: Arguments, count: int,
     if plan is None:
         return list(range(count))
     inputs = values.leaves(arguments, torch.Tensor)
-    outputs = count - plan.count
+    outputs = forward_output_count(plan, count)
     gradients = [outputs + at for at, index in enumerate(plan.inputs) if _has_rows(inputs[index], rows)]
     return [*range(outputs), *gradients]
 
@@ -208,10 +207,11 @@ def first_rows(arguments: Arguments, rows: int, size: int) -> Arguments:
     return smaller
 
 
-def _reason(fault: KernelFault) -> str:
-    """The fault's message, except for the deadline of this check, which is not the request's `timeout`."""
+def _reason(fault: KernelFault, failed: str = "") -> str:
+    """The fault's message behind `failed`, except for the deadline of this check, which is not the request's
+    `timeout`."""
     late = fault.status is Status.TIMEOUT
-    return f"its calls took more than the {CHECK_S:g} s of this check" if late else fault.message
+    return f"its calls took more than the {CHECK_S:g} s of this check" if late else f"{failed}{fault.message}"
 
 
 def _has_rows(tensor: torch.Tensor, rows: int) -> bool:

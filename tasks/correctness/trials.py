@@ -11,7 +11,7 @@ import torch
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
-from domain.gradients import GradientPlan
+from domain.gradients import GradientPlan, forward_output_count
 from domain.kernel import KernelType
 from domain.result import Robustness, RobustnessFailure
 from domain.value import leaves
@@ -417,8 +417,7 @@ class Trials:
         Gradients are left out: theirs is by chance that of the operations that torch's autograd took.
         """
         expected, actual = (kernel_run.returned for kernel_run in self.kernel_runs)
-        plan = self.kernel_runs[0].gradients
-        count = len(expected) - (plan.count if plan is not None else 0)
+        count = forward_output_count(self.kernel_runs[0].gradients, len(expected))
         return [
             Flag(
                 FlagCode.OUTPUT_LAYOUT_DIFFERS,

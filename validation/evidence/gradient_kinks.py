@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from domain.gradients import GradientPlan
+from domain.gradients import GradientPlan, forward_output_count
 from validation.compare.comparison import compare
 from validation.compare.tolerance import Tolerance, effective_tolerance
 from validation.evidence.perturbation_bound import MOST_ELEMENTS, around
@@ -53,7 +53,7 @@ class Differences:
 
 def first_gradient(expected: Outputs, actual: Outputs, plan: GradientPlan | None, tolerance: Tolerance) -> int | None:
     """The index of a call's first gradient; None for a call without any, and where an output before it is wrong."""
-    outputs = len(expected) - plan.count if plan is not None else len(expected)
+    outputs = forward_output_count(plan, len(expected))
     alone = outputs < len(expected) and compare(expected[:outputs], actual[:outputs], tolerance).passed
     return outputs if alone else None
 

@@ -100,9 +100,7 @@ def _output(index: int, expected: torch.Tensor, reference: torch.Tensor, candida
     )
     dtype_name = str(candidate.dtype).removeprefix("torch.")
     least = max(errors.reference_error, UNIT_ROUNDOFF.get(dtype_name, math.inf))
-    coarser = COARSER_OF_SAME_SIZE.get(candidate.dtype)
-    if coarser is not None and (_on_grid(reference, coarser) or not _is_only_on_grid(expected, candidate, coarser)):
-        coarser = None
+    coarser = _coarser_format(expected, reference, candidate)
     if coarser is None and errors.candidate_error < FAR_ABOVE * least:
         return errors
     suspected_dtype, evidence = None, ""
@@ -213,6 +211,14 @@ class _Sums:
 def _is_only_on_grid(expected: torch.Tensor, candidate: torch.Tensor, precision: str) -> bool:
     """Whether all of the candidate's values are representable in that format, and not all of the expected ones."""
     return _on_grid(candidate, precision) and not _on_grid(expected.to(candidate.dtype), precision)
+
+
+def _coarser_format(expected: torch.Tensor, reference: torch.Tensor, candidate: torch.Tensor) -> str | None:
+    """The coarser format of the same size that has all of the candidate's values, and not all of the others'."""
+    coarser = COARSER_OF_SAME_SIZE.get(candidate.dtype)
+    if coarser is None or _on_grid(reference, coarser) or not _is_only_on_grid(expected, candidate, coarser):
+        return None
+    return coarser
 
 
 def _grid_evidence(candidate: torch.Tensor, precision: str) -> str:
