@@ -89,9 +89,12 @@ def start_redis(folder: Path, port: int, *options: str) -> subprocess.Popen[byte
 
 @pytest.fixture(scope="session", autouse=True)
 def lease_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The tests neither wait for a service that runs on this machine nor hold it up."""
+    """The tests neither wait for a service that runs on this machine nor hold it up, but where LEASE_DIR is set.
+
+    Several runs of pytest on one card have to share it: their windows would disturb one another.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LEASE_DIR", str(tmp_path_factory.mktemp("leases")))
+        patch.setenv("LEASE_DIR", os.environ.get("LEASE_DIR") or str(tmp_path_factory.mktemp("leases")))
         settings.cache_clear()
         yield
     settings.cache_clear()

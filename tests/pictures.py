@@ -1,8 +1,8 @@
 """The pictures in docs/images, in two steps, because a machine with a GPU has seldom a browser.
 
-`python -m tests.pictures save URL JOB FILE` keeps the pages of a running service and one of its jobs, which has a name
-and is of a batch; `python -m tests.pictures draw FILE [NAME…]` draws them with a Chromium. API_KEY is shown where the
-service wants one.
+`python -m tests.pictures save URL JOB FILE [NAME…]` keeps the pages of a running service and one of its jobs, which has
+a name and is of a batch; `python -m tests.pictures draw FILE [NAME…]` draws them with a Chromium. Without names each
+keeps or draws all that it can. API_KEY is shown where the service wants one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def places(client: httpx.Client, job_id: str) -> dict[str, str]:
     return {"job": job_id, "batch": str(job["batch_id"]), "name": quote(job.get("name") or ""), "other": other}
 
 
-def save(url: str, job_id: str, file: str) -> None:
-    """Keeps each view's page, and what the pages load, by path."""
+def save(url: str, job_id: str, file: str, *names: str) -> None:
+    """Keeps the pages of these views, or of all, and what the pages load, by path."""
     headers = {"Authorization": f"Bearer {os.environ['API_KEY']}"} if "API_KEY" in os.environ else {}
     with httpx.Client(base_url=url, headers=headers) as client:
         named = places(client, job_id)
-        paths = {name: path.format(**named) for name, path, *_ in VIEWS}
+        paths = {name: path.format(**named) for name, path, *_ in VIEWS if not names or name in names}
         kept: dict[str, tuple[str, str]] = {}
         waiting = {*paths.values(), "/openapi.json"}
         while waiting:
@@ -56,7 +56,7 @@ def save(url: str, job_id: str, file: str) -> None:
 
 
 def draw(file: str, *names: str) -> None:
-    """Draws the saved pages, or those of these names."""
+    """Draws the saved pages, or those of them with these names."""
     from playwright.sync_api import Route, sync_playwright  # Not where pages are only saved.
 
     saved = json.loads(Path(file).read_text())
@@ -72,7 +72,7 @@ def draw(file: str, *names: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, _, width, height, scale in VIEWS:
-            if names and name not in names:
+            if name not in (names or saved["paths"]):
                 continue
             page = browser.new_page(
                 viewport={"width": width, "height": height},

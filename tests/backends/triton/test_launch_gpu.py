@@ -104,7 +104,7 @@ def test_too_much_shared_memory_says_so(tmp_path: Path) -> None:
     executable = loaded(given, tmp_path, here())
     with pytest.raises(KernelFault) as caught:
         executable.call(values(given.io, "cuda"))
-    assert caught.value.status is Status.RUNTIME_ERROR and "shared memory" in caught.value.message
+    assert caught.value.status is Status.COMPILE_ERROR and "shared memory" in caught.value.message
 
 
 def test_a_tensor_that_is_not_aligned(tmp_path: Path) -> None:
