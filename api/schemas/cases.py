@@ -57,8 +57,7 @@ class CasesField(Anything):
 class CaseContracts:
     """The contracts of one body for each of its cases. Raises ValidationError for a body with invalid cases.
 
-    Without cases, a contract's own scalars give values to the names in its sizes and bounds. Another name stays: it is
-    no number, and the schema says so.
+    Without cases, a contract's own scalars give values to the names in its sizes and bounds.
     """
 
     def __init__(self, body: dict[str, Any], roles: Mapping[str, str]) -> None:
@@ -212,8 +211,13 @@ def _with_own_values(io: Any, path: Path) -> Any:
     values = {str(name): value for name, value in given if isinstance(value, int | float)}
 
     def value(place: int, key: str, axis: int | str, size: Any) -> Any:
-        is_known = _is_symbolic(size) and _names(size) <= values.keys()
-        return _number(size, values, (*path, "args", place, "tensor_spec", key, axis)) if is_known else size
+        if not _is_symbolic(size):
+            return size
+        at = (*path, "args", place, "tensor_spec", key, axis)
+        if unknown := _names(size) - values.keys():
+            message = f"'{min(unknown)}' has no value; give it one in `cases`, or by an int argument of that name"
+            raise ValidationError(_at(at, message))
+        return _number(size, values, at)
 
     sized = [
         each | {"tensor_spec": _sized(each["tensor_spec"], partial(value, place))}

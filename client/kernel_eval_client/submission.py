@@ -15,7 +15,6 @@ from kernel_eval_client.untrusted_text import plain
 KernelLike = Kernel | Mapping[str, Any]
 """A Kernel, or a kernel as JSON."""
 
-
 MAX_NAME_CHARS = 200
 Budget = Literal["quick", "default", "precise"]
 Counters = bool | Literal["basic", "full"] | Sequence[str]
@@ -23,8 +22,9 @@ Counters = bool | Literal["basic", "full"] | Sequence[str]
 DrawOn = Literal["device", "host"]
 """Where a source's own code makes its tensors."""
 Strictness = Literal["task", "robust"]
-Baseline = Literal["eager", "compile"]
 """Whether a failure on inputs that the task never draws is reported, or is the verdict."""
+Baseline = Literal["eager", "compile"]
+"""A form of the reference that is timed beside the candidate."""
 Form = Literal["sass", "ptx", "llir", "ttgir", "ttir"]
 
 

@@ -88,9 +88,7 @@ def test_bounds_of_what_is_drawn_are_expressions_too() -> None:
     assert "'init': {'high': ['must be above low" in str(caught.value.messages)
 
 
-@pytest.mark.parametrize(
-    ("stride", "told"), [("M", "must be a whole number, not 'M'"), ("K // 0", "by zero"), ("K / 2", "must")]
-)
+@pytest.mark.parametrize(("stride", "told"), [("M", "'M' has no value"), ("K // 0", "by zero"), ("K / 2", "must")])
 def test_without_cases_another_name_is_refused(stride: str, told: str) -> None:
     x = {"name": "x", "type": "tensor", "tensor_spec": {"shape": ["K", 2], "strides": [stride, 1]}}
     with pytest.raises(ValidationError) as caught:
@@ -159,7 +157,7 @@ def test_a_contract_that_cannot_follow_is_refused() -> None:
     io["args"][0]["tensor_spec"]["shape"][0] = "__import__('os')"
     with pytest.raises(ValidationError, match="whole number"):
         evaluated([ONE], io)
-    with pytest.raises(ValidationError, match="must be a whole number"):
+    with pytest.raises(ValidationError, match="has no value"):
         read_evaluate({"kernel": cuda()})
 
 
