@@ -93,7 +93,7 @@ def fault(
     log = _readable(error, folder)
     headline = _headline(error, log).replace(f"{folder}/", "")
     compiled = status is not Status.COMPILE_ERROR
-    if (part := _operators_part(error, log, folder)) is not None:
+    if (part := _operators_part(error, log, folder, target)) is not None:
         return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     if BUILD_FAILED in text_of(error) or is_rejection(error):
@@ -234,7 +234,7 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     return f" ({hint})" if hint else ""
 
 
-def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
+def _operators_part(error: BaseException, log: str, folder: Path, target: Target) -> str | None:
     """Names what the worker lacks and what its operator does; None where only the source may say so."""
     of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in _chain(error))
     # An import that fails is raised at its line.
@@ -242,7 +242,7 @@ def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
         return None
     if (part := registry.operators_part(error)) is not None:
         return part
-    return missing_part(log, _source_text(folder)) if of_build or registry.refused(error) else None
+    return missing_part(log, _source_text(folder), target.arch) if of_build or registry.refused(error) else None
 
 
 def _raised_by_source(error: BaseException) -> bool:

@@ -1,13 +1,21 @@
-"""Tells from a compiler's output that the worker's toolkit is incomplete: its operator mends that, no source."""
+"""Tells from a compiler's output that the worker's toolkit is incomplete: its operator mends that, no source.
+
+A source can have a compiler print any text, as a `static_assert` does. So the text only says where to look.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
-from backends.binary.cuda_toolkit import cuda_home
+from backends.binary.cuda_toolkit import cuda_home, with_features
 from domain.fault import OPERATORS_PART
 
 _ADVICE = f"{OPERATORS_PART} takes a base image with a whole toolkit that fits (WORKER_BASE)"
@@ -25,6 +33,10 @@ _LIBRARIES = frozenset(
     {"cublas", "cublasLt", "cuda", "cudadevrt", "cudart", "cudart_static", "cudnn", "cufft", "curand", "cusolver"}
     | {"cusparse", "nvrtc"}
 )
+_LIBRARY_PLACES = ("lib", "lib64")
+_SYSTEM_LIBRARIES = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/lib64"))
+PROBE_S = 30.0
+"""Maximum seconds of compiling a file of a few lines."""
 _CUTLASS = ("cutlass/", "cute/")
 _TORCHS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 _PROGRAM = r"(?:nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink|c\+\+|g\+\+|gcc|cc1plus|as|ld)"
@@ -50,14 +62,15 @@ _UNKNOWN_ARCHITECTURE = re.compile(r"^nvcc fatal\s*: Unsupported gpu architectur
 _OWN_ARCHITECTURE = re.compile(r"-arch\b|\barch=|gencode|gpu-(?:arch|code)|\b(?:sm|compute)_|TORCH_CUDA_ARCH_LIST")
 
 
-def missing_part(text: str, source: str) -> str | None:
+def missing_part(text: str, source: str, arch: str | None = None) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
     A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
-    is not there. An architecture and a host compiler are, if the source does not choose them.
+    is not there. An architecture and a host compiler are, if the source does not choose them. `arch` is the one that
+    the service asks for.
     """
     files = _MISSING_HEADER.findall(text)
-    headers = (name for includer, name in files if _LIBRARY.search(includer) or _of_a_missing_part(name))
+    headers = (name for includer, name in files if _of_a_library(includer, name) or _of_a_missing_part(name))
     if header := next(headers, ""):
         if header.startswith(_CUTLASS):
             return f"this worker has no CUTLASS ({header}): {OPERATORS_PART} installs the package nvidia-cutlass"
@@ -65,8 +78,14 @@ def missing_part(text: str, source: str) -> str | None:
             return f"this worker's torch has no CUDA part ({header} is missing): send it to a service with GPUs"
         return _incomplete(header)
     for library in _MISSING_LIBRARY.findall(text):
-        if library in _LIBRARIES:
+        if library in _LIBRARIES and not _is_linkable(library):
             return _incomplete(f"lib{library}")
+    part = _missing_tool(text, source)
+    return part if part is not None and not _compiles(arch) else None
+
+
+def _missing_tool(text: str, source: str) -> str | None:
+    """What the text says of compilers that are missing or do not go together."""
     if program := _MISSING_PROGRAM.search(text):
         return _incomplete(next(name for name in program.groups() if name))
     own_compiler = _OWN_COMPILER.search(source) is not None
@@ -77,6 +96,37 @@ def missing_part(text: str, source: str) -> str | None:
     if (unknown := _UNKNOWN_ARCHITECTURE.search(text)) and not _OWN_ARCHITECTURE.search(source):
         return f"this worker's CUDA toolkit does not know its GPU ({unknown[1]}): {_ADVICE}"
     return None
+
+
+def _compiles(arch: str | None, text: str = "", folders: Iterable[Path] = ()) -> bool:
+    """Whether nvcc makes an object of that text here: every tool is there, and they go together."""
+    if (home := cuda_home()) is None:
+        return False
+    options = [f"-arch={with_features(arch)}"] if arch is not None else []
+    with tempfile.TemporaryDirectory() as place, suppress(OSError, subprocess.TimeoutExpired):
+        file = Path(place, "probe.cu")
+        file.write_text(text)
+        command = [home / "bin" / "nvcc", *options, *(f"-I{folder}" for folder in folders), "-c", file]
+        done = subprocess.run(command, cwd=place, capture_output=True, timeout=PROBE_S)
+        return done.returncode == 0
+    return False
+
+
+def _is_linkable(library: str) -> bool:
+    """Whether a library of that name lies where the linker looks for one."""
+    home = cuda_home()
+    places = [home / place for place in _LIBRARY_PLACES] if home is not None else []
+    names = (f"lib{library}.so", f"lib{library}.a")
+    return any((place / name).exists() for place in (*places, *_SYSTEM_LIBRARIES) for name in names)
+
+
+def _of_a_library(includer: str, header: str) -> bool:
+    """Whether a library's file includes that header, and the compiler does not find it."""
+    file = Path(includer)
+    if not _LIBRARY.search(includer) or '"' in header or not file.is_file():
+        return False
+    named = header in file.read_text(errors="replace")
+    return named and not _compiles(None, f'#if !__has_include("{header}")\n#error\n#endif\n', file.parents)
 
 
 def _of_a_missing_part(header: str) -> bool:

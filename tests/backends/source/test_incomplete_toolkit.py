@@ -12,18 +12,18 @@ from backends.source.error_report import BUILD_FAILED, fault
 from backends.source.incomplete_toolkit import missing_part
 from domain.fault import may_pass_again
 from domain.result import Status
+from tests.backends.extensions.test_jit_build import with_nvcc
 
 LACKS = {
     "a header of CUDA's": ("/tmp/a/k.cu:3:10: fatal error: cuda_fp8.h: No such file or directory", "cuda_fp8.h is"),
     "a library's": ("main.cpp:1:10: fatal error: cublas_v2.h: No such file or directory", "cublas_v2.h is missing"),
     "a header that a package includes": (
-        "/env/lib/python3.11/site-packages/tilelang/src/tl_templates/cuda/common.h:5:10: fatal error: nothing.h: "
-        "No such file or directory",
+        "HOME/lib/site-packages/tilelang/cuda/common.h:1:10: fatal error: nothing.h: No such file or directory",
         "nothing.h is missing",
     ),
     "a header that the toolkit includes": (
-        "/usr/local/cuda-13.0/include/crt/a.h:5:10: fatal error: b.h: No such file or directory",
-        "b.h is missing",
+        "HOME/cuda-13.0/include/crt/a.h:1:10: fatal error: nothing.h: No such file or directory",
+        "nothing.h is missing",
     ),
     "torch's CUDA part": (
         "k.cu:3:10: fatal error: ATen/cuda/CUDAConfig.h: No such file or directory",
@@ -45,6 +45,7 @@ LACKS = {
     ),
     "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
+LIBRARY_FILES = ("lib/site-packages/tilelang/cuda/common.h", "cuda-13.0/include/crt/a.h")
 
 
 @pytest.fixture
@@ -53,15 +54,18 @@ def nothing_but_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "toolkit"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "nvcc").touch()
+    for file in LIBRARY_FILES:
+        (home / file).parent.mkdir(parents=True)
+        (home / file).write_text("#include <nothing.h>\n")
     monkeypatch.setenv("CUDA_HOME", str(home))
     return home
 
 
 @pytest.mark.parametrize(("line", "says"), LACKS.values(), ids=LACKS)
-@pytest.mark.usefixtures("nothing_but_nvcc")
-def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str) -> None:
+def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str, nothing_but_nvcc: Path) -> None:
     if "torch" in says and torch.version.cuda is not None:
         pytest.skip("this torch has its CUDA part")
+    line = line.replace("HOME", str(nothing_but_nvcc))
     part = missing_part(f"[1/2] nvcc -c k.cu\n{line}\nninja: build stopped\n", "import tilelang")
     assert part is not None and says in part
 
@@ -99,6 +103,25 @@ def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing
     assert missing_part(line, "") is None
 
 
+@with_nvcc
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sh: 1: nvcc: not found",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
+        "g++: fatal error: cannot execute 'cc1plus': execvp: No such file",
+        "nvcc fatal   : Cannot find compiler 'g++' in PATH",
+        "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version!",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_90a'",
+        "/usr/include/stdio.h:1:10: fatal error: nothing.h: No such file or directory",
+        "/usr/include/stdio.h:1:10: fatal error: bits/types.h: No such file or directory",
+    ],
+)
+def test_a_text_that_a_static_assert_prints_is_no_missing_part(line: str) -> None:
+    text = f'k.cu(3): error: static assertion failed with "\n{line}\n"\n  static_assert(false, TEXT);\n'
+    assert missing_part(text, "", "sm_90") is None
+
+
 @pytest.mark.parametrize("text", [f"{BUILD_FAILED} 'e'\n/bin/sh: 1: nvcc: not found", "'tileiras' compiler not found"])
 def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.py"
@@ -109,14 +132,16 @@ def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path:
     assert told.status is Status.COMPILE_ERROR
 
 
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_what_the_operator_mends_is_built_again(tmp_path: Path) -> None:
     error = RuntimeError(f"{BUILD_FAILED} 'e': [1/2] nvcc\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found")
     told = fault(error, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
     assert told.status is Status.UNSUPPORTED and may_pass_again(told.message)
 
 
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_a_build_that_lacks_a_header_is_unsupported(tmp_path: Path) -> None:
-    line = "/usr/local/cuda/include/cuda_fp16.h:9:10: fatal error: nv/target: No such file or directory"
+    line = "k.cu:9:10: fatal error: nv/target: No such file or directory"
     told = fault(
         RuntimeError(f"{BUILD_FAILED} 'e': [1/2] nvcc\n{line}"), "calling f", tmp_path, Target("cuda:0", "sm_90")
     )
