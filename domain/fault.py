@@ -23,7 +23,8 @@ LOST_EXIT = 71
 _PASSING = re.compile(
     r"\b[Kk]illed\b|\bTerminated\b|terminated with signal|died (?:due to|with)|"
     r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
-    r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
+    r"[Cc]annot allocate memory|[Mm]emory allocation failure|[Oo]ut of memory|memory exhausted|bad_alloc|"
+    r"for want of memory|"
     r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
     rf"{DRIVER_FAILED}: |"
     r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"

@@ -18,7 +18,7 @@ from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
-from backends.source.triton_errors import is_rejection, kernel_line, reason_of
+from backends.source.triton_errors import is_of_interpreter, is_rejection, kernel_line, reason_of
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
 from domain.result import Status
@@ -105,7 +105,7 @@ def fault(
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     if registry.refused(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
-    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
+    if not target.is_cuda and _is_beyond_interpreter(error):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
@@ -113,6 +113,8 @@ def fault(
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
     """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
+    if is_of_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error)):
+        return True
     if type(error).__name__ != "InterpreterError":
         return False
     links = list(_chain(error))
