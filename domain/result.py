@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -397,6 +397,21 @@ class Report:
             body["kernel_exec_result"]["metadata"]["device_metrics"] = self.device_metrics
         writable: dict[str, Any] = _writable(body)
         return writable
+
+
+def with_defaults(body: dict[str, Any]) -> dict[str, Any]:
+    """A stored body; what times and comparisons lack, as an earlier version wrote them, has today's default."""
+    for side in (body.get("kernel_exec_result"), body.get("ref_result")):
+        for name, kind in (("timing", Timing), ("comparison", Comparison)):
+            if side and (stored := side.get(name)):
+                side[name] = _defaults(kind) | stored
+    return body
+
+
+def _defaults(kind: type[Timing] | type[Comparison]) -> dict[str, Any]:
+    optional = [each for each in fields(kind) if each.default is not each.default_factory]
+    made = {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in optional}
+    return {name: asdict(value) if isinstance(value, Robustness) else value for name, value in made.items()}
 
 
 def _writable(value: Any) -> Any:

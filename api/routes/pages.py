@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from apiflask import APIBlueprint
@@ -13,10 +14,12 @@ from api.http.context import app_context
 from api.http.problems import Kind, Problem
 from api.pages.rendering import ON, page
 from api.pages.several_jobs import history, side_by_side, suite
+from api.pages.stored_record import read_or
 from api.routes.jobs import find_job
 from api.schemas.fields import QuerySchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
 from tasks.jobs.job_search import JobFilter, search
+from tasks.jobs.job_view import JobView
 from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("pages", __name__, tag="Jobs")
@@ -36,7 +39,12 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
     """A page of two jobs: verdicts, times, intervals, roofline, counters, and the difference of their sources."""
     first, second = (find_job(query_data[name].strip()) for name in (side_by_side.FIRST, side_by_side.SECOND))
     now, sources = app_context().records.now(), (_source(first.job_id), _source(second.job_id))
-    return page("side_by_side.html", **side_by_side.template_values((first, second), sources, now))
+
+    def shown(one: JobView, other: JobView) -> Response:
+        return page("side_by_side.html", **side_by_side.template_values((one, other), sources, now))
+
+    by_summaries = (replace(view, result=None) for view in (first, second))
+    return read_or(lambda: shown(first, second), None) or shown(*by_summaries)
 
 
 class AttemptsQuerySchema(RefreshQuerySchema):

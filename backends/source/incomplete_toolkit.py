@@ -106,7 +106,7 @@ def _compiles(arch: str | None, text: str = "", folders: Iterable[Path] = ()) ->
     with tempfile.TemporaryDirectory() as place, suppress(OSError, subprocess.TimeoutExpired):
         file = Path(place, "probe.cu")
         file.write_text(text)
-        command = [home / "bin" / "nvcc", *options, *(f"-I{folder}" for folder in folders), "-c", file]
+        command = [str(home / "bin" / "nvcc"), *options, *(f"-I{folder}" for folder in folders), "-c", str(file)]
         done = subprocess.run(command, cwd=place, capture_output=True, timeout=PROBE_S)
         return done.returncode == 0
     return False

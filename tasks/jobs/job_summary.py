@@ -20,15 +20,15 @@ class Summary:
     """
 
     verdict: str
-    kernel: str | None
-    device: str | None
-    latency_ms: float | None
-    ratio: float | None
-    ci_low: float | None
-    ci_high: float | None
-    flag_count: int
-    candidate: str | None
-    reference: str | None
+    kernel: str | None = None
+    device: str | None = None
+    latency_ms: float | None = None
+    ratio: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    flag_count: int = 0
+    candidate: str | None = None
+    reference: str | None = None
     inputs_replayed: bool = False
     relative_ci: float | None = None
     error: str | None = None

@@ -1,0 +1,27 @@
+"""Reads a stored record that another version of the service may have written, with other members."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from jinja2 import UndefinedError
+
+Read = TypeVar("Read")
+WRITTEN_BY_ANOTHER = (
+    "Another version of the service wrote this record, and this version cannot read all of it; `GET /job/<id>` has it "
+    "as it was written."
+)
+AGAIN = "Submit it again, for a record of this version."
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, UndefinedError)
+_log = logging.getLogger(__name__)
+
+
+def read_or(read: Callable[[], Read], otherwise: Read) -> Read:
+    """What `read` returns; `otherwise`, with a line in the log, where the record lacks what it reads."""
+    try:
+        return read()
+    except _UNREADABLE:
+        _log.exception("a stored record cannot be read: another version of the service may have written it")
+        return otherwise
