@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from backends.base import ReferenceArguments
 from domain.contract import IOContract
 from domain.value import Unserializable, leaves
 
@@ -45,14 +46,30 @@ def contract_arguments(signature: inspect.Signature | None, io: IOContract) -> P
     return Passing()
 
 
-def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> Passing:
-    """How a callable with neither a contract nor inputs is passed another kernel's arguments.
+def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any], given: ReferenceArguments) -> Passing:
+    """How a callable without a contract is passed the reference's arguments.
 
-    Scalars are skipped where it takes only the tensors.
+    Scalars are skipped where it takes only the tensors. Keyword-only parameters get the arguments of their names, if
+    the reference has all of these, else the last ones.
     """
-    tensors = [index for index, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
-    skips = not binds(signature, len(args)) and binds(signature, len(tensors))
-    return Passing(tensors if skips else None, keywords(signature))
+    every = list(range(len(args)))
+    tensors = [index for index in every if isinstance(args[index], torch.Tensor)]
+    passed = tensors if not binds(signature, len(args)) and binds(signature, len(tensors)) else every
+    names = [*given.input_names[: len(args) - len(given.input_keywords)], *given.input_keywords]
+    last = [names.index(name) for name in keywords(signature) if len(names) == len(args) and name in names]
+    if len(last) == len(keywords(signature)) and set(last) <= set(passed):
+        passed = [*(index for index in passed if index not in last), *last]
+    return Passing(None if passed == every else passed, keywords(signature))
+
+
+def input_names(signature: inspect.Signature | None, io: IOContract | None) -> tuple[list[str], list[str]]:
+    """Names of the inputs of a call, by position and by keyword (`ReferenceArguments`); empty if some have none."""
+    if io is not None and io.args:
+        return [each.name for each in io.args if not each.is_meta and each.role != "output"], []
+    order = _order(signature)
+    if any(each.kind is each.VAR_POSITIONAL for each in order):
+        return [], []
+    return [each.name for each in order if each.kind is not each.KEYWORD_ONLY], list(keywords(signature))
 
 
 def keywords(signature: inspect.Signature | None) -> tuple[str, ...]:
@@ -108,11 +125,26 @@ def constructor_arguments(target: Callable[..., Any], init: list[Any]) -> Argume
     return init, {}
 
 
-def fitting_arguments(target: Callable[..., Any], reference_init: list[Any] | None) -> Arguments | None:
-    """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised."""
-    if not reference_init or leaves(reference_init, Unserializable):
+def positional_names(target: Callable[..., Any], count: int) -> list[str]:
+    """Names of the parameters that so many values reach by position; empty if one of them has none to call it by."""
+    signature = signature_of(target)
+    reached = list(signature.parameters.values())[:count] if signature is not None else []
+    return [each.name for each in reached] if all(each.kind is each.POSITIONAL_OR_KEYWORD for each in reached) else []
+
+
+def fitting_arguments(target: Callable[..., Any], given: ReferenceArguments) -> Arguments | None:
+    """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised.
+
+    They are passed by name where the target has all parameters of the reference's names, in any order.
+    """
+    if not given.init or leaves(given.init, Unserializable):
         return None
-    args, keywords = constructor_arguments(target, reference_init)
+    args, keywords = constructor_arguments(target, given.init)
+    named = {**dict(zip(given.init_names, args, strict=False)), **keywords}
+    signature = signature_of(target)
+    has_all = signature is not None and set(given.init_names) <= set(signature.parameters)
+    if has_all and len(named) == len(args) + len(keywords) and _fits(target, [], named):
+        return [], named
     return (args, keywords) if _fits(target, args, keywords) else None
 
 

@@ -1,4 +1,4 @@
-"""Wire form of constructor arguments: from the reference to a candidate whose source gives none."""
+"""Wire form of what a candidate gets of the reference: constructor arguments, and the names of parameters."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ from typing import Any
 
 import torch
 
+from backends.base import NO_REFERENCE, ReferenceArguments
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import MAX_DEPTH, CodecError, DtypeName, Unserializable, Value
 
-
-def to_wire(init: list[Any] | None) -> Any:
-    """The wire form of constructor arguments: a dtype by its name; Unserializable for anything that does not cross."""
-    return values.encode(_crossing(init, MAX_DEPTH))
+_NAMES = ("init_names", "input_names", "input_keywords")
 
 
-def from_wire(init: Value) -> list[Any] | None:
-    """The arguments for the constructor. Raises ValueError if the value is no list."""
-    if init is not None and not isinstance(init, list):
-        raise ValueError("init is a list of constructor arguments")
-    return values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))  # type: ignore[no-any-return]
+def to_wire(given: ReferenceArguments) -> Any:
+    """The wire form: a dtype by its name; Unserializable for any constructor argument that does not cross."""
+    return values.encode({**vars(given), "init": _crossing(given.init, MAX_DEPTH - 2)})
+
+
+def from_wire(given: Value) -> ReferenceArguments:
+    """The arguments for a candidate; None stands for no reference. Raises ValueError if they are of no such form."""
+    match given:
+        case None:
+            return NO_REFERENCE
+        case {"init": None | list() as init, **names} if set(names) == set(_NAMES):
+            made = values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))
+            return ReferenceArguments(made, *(_texts(names[name]) for name in _NAMES))
+    raise ValueError("given are a reference's constructor arguments, and names of parameters")
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("names of parameters are a list of texts")
+    return value
 
 
 def _crossing(value: Any, depth: int) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from backends.base import NO_REFERENCE, ReferenceArguments
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
+from backends.source import init_args
 from domain import value as values
 from domain.fault import KernelFault
 from domain.gradients import MOST_SCALE, GradientPlan
@@ -38,7 +40,7 @@ MAX_FACTS_CHARS = 1 << 20
 
 @dataclass(frozen=True)
 class Loaded:
-    """The runner's report of a loaded kernel: name of its entry, constructor arguments, static facts.
+    """The runner's report of a loaded kernel: name of its entry, what a candidate gets of it, static facts.
 
     `left_state`: whether an earlier load left state that this one finds, if the kernel was loaded before.
     `constructed_on`: where the constructor made its tensors; None without a constructor. `has_inputs`: whether the
@@ -46,7 +48,7 @@ class Loaded:
     """
 
     entry: str
-    init: list[Any] | None
+    arguments: ReferenceArguments
     facts: dict[str, Any]
     left_state: bool = False
     constructed_on: DrawOn | None = None
@@ -245,6 +247,14 @@ def _list(wire: Any) -> list[Any]:
 
 def _is_of_code(wire: Any) -> bool:
     return isinstance(wire, dict) and isinstance(wire.get("kernel"), str) and wire.get("form") in list(Form)
+
+
+def parse_arguments(value: Any) -> ReferenceArguments:
+    """What a candidate gets of a kernel, from the runner; nothing if it is of another form."""
+    try:
+        return init_args.from_wire(value)
+    except ValueError:
+        return NO_REFERENCE
 
 
 def parse_facts(wire: Any) -> dict[str, Any]:

@@ -310,6 +310,30 @@ def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named
     assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
 
 
+IN_ORDER = """
+class {}(nn.Module):
+    def __init__(self, {}):
+        super().__init__()
+        self.scale, self.shift = scale, shift
+    def forward(self, {}):
+        return x * self.scale + y * self.shift
+def get_inputs():
+    return [torch.randn(8), torch.randn(8)]
+def get_init_inputs():
+    return {}
+"""
+
+
+def test_arguments_reach_the_parameters_of_their_names_or_the_result_says_what_they_were(worker: WorkerContext) -> None:
+    reference = kernel(IN_ORDER.format("Model", "scale, shift", "x, y", "[2.0, 3.0]"))
+    named = kernel(IN_ORDER.format("ModelNew", "shift, scale", "*, y, x", "[3.0, 2.0]"))
+    assert judged(worker, named, reference).outcome.status is Status.PASSED
+    others = IN_ORDER.format("ModelNew", "b, a", "x, y", "[3.0, 2.0]").replace("= scale, shift", "= a, b")
+    outcome = judged(worker, kernel(others), reference).outcome
+    assert outcome.status is Status.WRONG_RESULT
+    assert "its constructor got the reference's arguments (2.0, 3.0), and not those" in str(outcome.message)
+
+
 TRITON_ADD = """
 import triton
 import triton.language as tl
