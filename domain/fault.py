@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 
-from domain.result import Status
+from domain.result import Lack, Status
 
 DRIVER_FAILED = "kernel-eval compiler driver failed"
 """Begins the only line that the compiler driver writes if it fails itself: no fault of the source."""
@@ -36,15 +36,19 @@ class KernelFault(Exception):
     """The submission failed; the fault becomes its verdict.
 
     `message` tells the caller what happened and what to do next; `log` is the whole text of a compiler or traceback.
-    `compiled` says that the source compiled although nothing ran (CUDA on a worker without a device).
+    `compiled` says that the source compiled although nothing ran (CUDA on a worker without a device). `lacks` says what
+    the worker lacks, where no kernel is at fault (UNSUPPORTED).
     """
 
-    def __init__(self, status: Status, message: str, log: str = "", *, compiled: bool = False) -> None:
+    def __init__(
+        self, status: Status, message: str, log: str = "", *, compiled: bool = False, lacks: Lack | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.log = log
         self.compiled = compiled
+        self.lacks = lacks
 
 
 class OutputFault(KernelFault):

@@ -34,6 +34,13 @@ class Status(StrEnum):
     REFERENCE_FAILED = "reference_failed"
 
 
+class Lack(StrEnum):
+    """What a worker lacks of what an UNSUPPORTED kernel needs: no fault of the kernel."""
+
+    GPU = "gpu"
+    PART = "part"
+
+
 @dataclass(frozen=True)
 class RuntimeStats:
     """Times of one kernel's calls in ms, unrounded; `std` is the sample standard deviation."""
@@ -153,6 +160,7 @@ class Comparison:
 class Outcome:
     """The result of one kernel.
 
+    - `worker_lacks`: why an UNSUPPORTED kernel was not judged; None if it is at fault itself.
     - `headroom`: its time over the least time of its work (`domain/speed/headroom.py`); None if not computed.
     - `roofline`: its time beside the GPU's measured rates (`profiling.roofline.intensity`); None if these are unknown.
     - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
@@ -184,6 +192,7 @@ class Outcome:
     sanitizer: dict[str, Any] | None = None
     determinism: Determinism | None = None
     gradients: Gradients | None = None
+    worker_lacks: Lack | None = None
 
     @property
     def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
@@ -445,6 +454,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
     detail = "\n".join(part for part in (outcome.message, outcome.log) if part) or None
     result: dict[str, Any] = {
         "status": outcome.status.value,
+        "worker_lacks": outcome.worker_lacks,
         "compiled": outcome.compiled,
         "correctness": _right(outcome.status),
         "runtime": timing.stats.mean if timing else 0.0,

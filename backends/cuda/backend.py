@@ -13,7 +13,7 @@ from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-from domain.result import Status
+from domain.result import Lack, Status
 
 DEFAULT_ARCH = "sm_90"
 """The target of a worker without a GPU; the verdict there says only whether the source compiles."""
@@ -63,6 +63,7 @@ class CudaBackend(Backend):
                 Status.UNSUPPORTED,
                 f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)}, and not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
                 compiled=True,
+                lacks=Lack.GPU,
             )
         import torch
 

@@ -21,7 +21,7 @@ from backends.source.module_loader import FILE_NAME
 from backends.source.triton_errors import is_of_interpreter, is_rejection, kernel_line, reason_of
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
-from domain.result import Status
+from domain.result import Lack, Status
 from domain.value import CodecError
 
 NO_DEVICE = "this worker has no GPU"
@@ -94,7 +94,8 @@ def fault(
     headline = _headline(error, log).replace(f"{folder}/", "")
     compiled = status is not Status.COMPILE_ERROR
     if (part := _operators_part(error, log, folder, target)) is not None:
-        return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
+        message = f"{doing}: {headline}: {part}"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.PART)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
     if BUILD_FAILED in text_of(error) or is_rejection(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
@@ -102,12 +103,12 @@ def fault(
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
     if not target.is_cuda and (asks_for_gpu(error) or registry.may_lack_the_gpu(error)):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     if registry.refused(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if not target.is_cuda and _is_beyond_interpreter(error):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     return KernelFault(status, message, log, compiled=compiled)
 
 

@@ -35,6 +35,7 @@ class Summary:
     headroom: float | None = None
     fixed_outputs_pass: bool = False
     reference_kernel: str | None = None
+    worker_lacks: str | None = None
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Summary:
@@ -45,6 +46,7 @@ class Summary:
         weak_reference = (kernel.get("comparison") or {}).get("weak_reference") or ()
         return cls(
             verdict=body["verdict"],
+            worker_lacks=kernel.get("worker_lacks"),
             kernel=metadata.get("kernel_name"),
             device=environment.get("gpu_name") or environment.get("device"),
             latency_ms=timing.get("latency_ms"),

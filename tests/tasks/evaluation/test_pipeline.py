@@ -18,7 +18,7 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.flags import FlagCode
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Status
+from domain.result import Lack, Status
 from profiling.gpu.xid_errors import CardError
 from tasks.correctness import trials
 from tasks.correctness.distribution_check import DistributionCheck
@@ -308,6 +308,15 @@ def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named
     fault = judged(worker, candidate, kernel(reference.format("F.gelu"))).outcome
     assert fault.status is Status.RUNTIME_ERROR
     assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
+
+
+@pytest.mark.parametrize(
+    ("body", "lacks"), [("x.cuda()", Lack.GPU), ("object()", None), ("__import__('helion_of_tomorrow')", None)]
+)
+def test_only_what_the_worker_lacks_is_told_as_such(worker: WorkerContext, body: str, lacks: Lack | None) -> None:
+    source = f"def kernel_fn(x): return {body}\ndef get_inputs(): return [torch.ones(4)]"
+    outcome = judged(worker, kernel(source)).outcome
+    assert outcome.status is not Status.PASSED and outcome.worker_lacks is lacks
 
 
 IN_ORDER = """
