@@ -70,16 +70,14 @@ ALONE = Task()
 
 @dataclass(frozen=True)
 class ReferenceArguments:
-    """A reference's constructor arguments, None without any, and the names of the parameters that they reach.
+    """A reference's constructor arguments, None without any, and the parameters that these and a call's inputs reach.
 
-    The same names of the inputs of a call: `input_names` by position, `input_keywords` those that get the last ones.
-    Names are empty where they are not known. A kernel alone has none of these.
+    Names are in the order of the values, and empty where they are not known. A kernel alone has none of these.
     """
 
     init: list[Any] | None = None
     init_names: list[str] = field(default_factory=list)
     input_names: list[str] = field(default_factory=list)
-    input_keywords: list[str] = field(default_factory=list)
 
 
 NO_REFERENCE = ReferenceArguments()

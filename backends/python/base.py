@@ -43,11 +43,10 @@ from backends.source.argument_binding import (
     contract_arguments,
     fitting_arguments,
     input_maker,
-    input_names,
     keyword_only,
     keywords,
-    positional_names,
     signature_of,
+    value_names,
 )
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
 from backends.source.entry_point import Entry, resolve
@@ -239,7 +238,7 @@ class PythonExecutable(Executable):
         self._passing = Passing(None, keywords(self._signature))
         if kernel.io is not None:
             self._passing = contract_arguments(self._signature, kernel.io)
-        self._input_names = input_names(self._signature, kernel.io)
+        self._input_names = value_names(self._signature, kernel.io)
         self._borrows_arguments = kernel.io is None and (bool(given.input_names) or not self._own.makes_inputs)
 
     def _constructed(self, module: ModuleType, entry: Entry, given: ReferenceArguments, seed: int) -> Any:
@@ -255,7 +254,7 @@ class PythonExecutable(Executable):
             self._init = self._values("get_init_inputs", maker())
             own = constructor_arguments(entry.target, self._init)
             if arguments is None or sum(map(len, own)) != sum(map(len, arguments)):
-                arguments, self._init_names = own, positional_names(entry.target, len(own[0]))
+                arguments, self._init_names = own, value_names(signature_of(entry.target))[: len(own[0])]
         seed_everything(seed)
         positional, named = arguments or ([], {})
         instance = entry.target(*positional, **named)
@@ -351,7 +350,7 @@ class PythonExecutable(Executable):
             self._callable = single
 
     def arguments(self) -> ReferenceArguments:
-        return ReferenceArguments(self._init, self._init_names, *self._input_names)
+        return ReferenceArguments(self._init, self._init_names, self._input_names)
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         if not self._own.makes_inputs:

@@ -55,21 +55,19 @@ def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any],
     every = list(range(len(args)))
     tensors = [index for index in every if isinstance(args[index], torch.Tensor)]
     passed = tensors if not binds(signature, len(args)) and binds(signature, len(tensors)) else every
-    names = [*given.input_names[: len(args) - len(given.input_keywords)], *given.input_keywords]
-    last = [names.index(name) for name in keywords(signature) if len(names) == len(args) and name in names]
+    names = given.input_names if len(given.input_names) == len(args) else []
+    last = [names.index(name) for name in keywords(signature) if name in names]
     if len(last) == len(keywords(signature)) and set(last) <= set(passed):
         passed = [*(index for index in passed if index not in last), *last]
     return Passing(None if passed == every else passed, keywords(signature))
 
 
-def input_names(signature: inspect.Signature | None, io: IOContract | None) -> tuple[list[str], list[str]]:
-    """Names of the inputs of a call, by position and by keyword (`ReferenceArguments`); empty if some have none."""
+def value_names(signature: inspect.Signature | None, io: IOContract | None = None) -> list[str]:
+    """Names of the parameters that values reach, in their order, or of a contract's inputs; empty if one has none."""
     if io is not None and io.args:
-        return [each.name for each in io.args if not each.is_meta and each.role != "output"], []
+        return [each.name for each in io.args if not each.is_meta and each.role != "output"]
     order = _order(signature)
-    if any(each.kind is each.VAR_POSITIONAL for each in order):
-        return [], []
-    return [each.name for each in order if each.kind is not each.KEYWORD_ONLY], list(keywords(signature))
+    return [] if any(each.kind is each.VAR_POSITIONAL for each in order) else [each.name for each in order]
 
 
 def keywords(signature: inspect.Signature | None) -> tuple[str, ...]:
@@ -123,13 +121,6 @@ def constructor_arguments(target: Callable[..., Any], init: list[Any]) -> Argume
             if _fits(target, list(args), keywords):
                 return list(args), keywords
     return init, {}
-
-
-def positional_names(target: Callable[..., Any], count: int) -> list[str]:
-    """Names of the parameters that so many values reach by position; empty if one of them has none to call it by."""
-    signature = signature_of(target)
-    reached = list(signature.parameters.values())[:count] if signature is not None else []
-    return [each.name for each in reached] if all(each.kind is each.POSITIONAL_OR_KEYWORD for each in reached) else []
 
 
 def fitting_arguments(target: Callable[..., Any], given: ReferenceArguments) -> Arguments | None:

@@ -18,7 +18,7 @@ from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
-from backends.source.triton_errors import is_of_interpreter, is_rejection, kernel_line, reason_of
+from backends.source.triton_errors import is_rejection, kernel_line, reason_of
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
 from domain.result import Lack, Status
@@ -57,7 +57,10 @@ _FOR_CUDA_ONLY = re.compile(
 """An operator, of torch.library too, that has a CUDA implementation and none for host tensors."""
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
-_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
+_INTERPRETER_LACKS = re.compile(
+    r"'(?:InterpreterBuilder\W+ object has no attribute|InterpretedFunction' object has no attribute '"
+    r"(?:cache_key|create_binder|device_caches|preload|src)')"
+)
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
 _DEMAND = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
@@ -97,6 +100,9 @@ def fault(
         message = f"{doing}: {headline}: {part}"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.PART)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
+    if not target.is_cuda and _is_beyond_interpreter(error):
+        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     if BUILD_FAILED in text_of(error) or is_rejection(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
@@ -106,15 +112,12 @@ def fault(
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     if registry.refused(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
-    if not target.is_cuda and _is_beyond_interpreter(error):
-        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     return KernelFault(status, message, log, compiled=compiled)
 
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
     """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
-    if is_of_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error)):
+    if _INTERPRETER_LACKS.search(text_of(error)):
         return True
     if type(error).__name__ != "InterpreterError":
         return False

@@ -9,7 +9,6 @@ import importlib.util
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,8 +32,6 @@ _LIBRARIES = frozenset(
     {"cublas", "cublasLt", "cuda", "cudadevrt", "cudart", "cudart_static", "cudnn", "cufft", "curand", "cusolver"}
     | {"cusparse", "nvrtc"}
 )
-_LIBRARY_PLACES = ("lib", "lib64")
-_SYSTEM_LIBRARIES = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"), Path("/lib64"))
 PROBE_S = 30.0
 """Maximum seconds of compiling a file of a few lines."""
 _CUTLASS = ("cutlass/", "cute/")
@@ -77,11 +74,13 @@ def missing_part(text: str, source: str, arch: str | None = None) -> str | None:
         if header.startswith(_TORCHS):
             return f"this worker's torch has no CUDA part ({header} is missing): send it to a service with GPUs"
         return _incomplete(header)
+    home = cuda_home()
     for library in _MISSING_LIBRARY.findall(text):
-        if library in _LIBRARIES and not _is_linkable(library):
+        if library in _LIBRARIES and not _passes("c++", "-shared", f"-L{home}/lib64", f"-l{library}"):
             return _incomplete(f"lib{library}")
     part = _missing_tool(text, source)
-    return part if part is not None and not _compiles(arch) else None
+    options = [f"-arch={with_features(arch)}"] if arch is not None else []
+    return part if part and not _passes(f"{home}/bin/nvcc", *options, "-c", "-x", "cu", "/dev/null") else None
 
 
 def _missing_tool(text: str, source: str) -> str | None:
@@ -98,35 +97,22 @@ def _missing_tool(text: str, source: str) -> str | None:
     return None
 
 
-def _compiles(arch: str | None, text: str = "", folders: Iterable[Path] = ()) -> bool:
-    """Whether nvcc makes an object of that text here: every tool is there, and they go together."""
-    if (home := cuda_home()) is None:
-        return False
-    options = [f"-arch={with_features(arch)}"] if arch is not None else []
-    with tempfile.TemporaryDirectory() as place, suppress(OSError, subprocess.TimeoutExpired):
-        file = Path(place, "probe.cu")
-        file.write_text(text)
-        command = [str(home / "bin" / "nvcc"), *options, *(f"-I{folder}" for folder in folders), "-c", str(file)]
-        done = subprocess.run(command, cwd=place, capture_output=True, timeout=PROBE_S)
-        return done.returncode == 0
-    return False
-
-
-def _is_linkable(library: str) -> bool:
-    """Whether a library of that name lies where the linker looks for one."""
-    home = cuda_home()
-    places = [home / place for place in _LIBRARY_PLACES] if home is not None else []
-    names = (f"lib{library}.so", f"lib{library}.a")
-    return any((place / name).exists() for place in (*places, *_SYSTEM_LIBRARIES) for name in names)
-
-
 def _of_a_library(includer: str, header: str) -> bool:
     """Whether a library's file includes that header, and the compiler does not find it."""
     file = Path(includer)
-    if not _LIBRARY.search(includer) or '"' in header or not file.is_file():
+    if not (_LIBRARY.search(includer) and file.is_file() and header in file.read_text(errors="replace")):
         return False
-    named = header in file.read_text(errors="replace")
-    return named and not _compiles(None, f'#if !__has_include("{header}")\n#error\n#endif\n', file.parents)
+    folders = (f"-I{folder}" for folder in (*file.parents, f"{cuda_home()}/include"))
+    text = f'#if !__has_include("{header}")\n#error\n#endif\n'
+    return not _passes("c++", "-E", "-x", "c++", *folders, "-", text=text)
+
+
+def _passes(*command: str, text: str = "") -> bool:
+    """Whether a compiler does that here, with that text as its input: its tools are there, and go together."""
+    with tempfile.TemporaryDirectory() as folder, suppress(OSError, subprocess.TimeoutExpired):
+        whole = [*command, "-o", f"{folder}/probe"]
+        return subprocess.run(whole, input=text.encode(), capture_output=True, timeout=PROBE_S).returncode == 0
+    return False
 
 
 def _of_a_missing_part(header: str) -> bool:

@@ -11,8 +11,6 @@ from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import MAX_DEPTH, CodecError, DtypeName, Unserializable, Value
 
-_NAMES = ("init_names", "input_names", "input_keywords")
-
 
 def to_wire(given: ReferenceArguments) -> Any:
     """The wire form: a dtype by its name; Unserializable for any constructor argument that does not cross."""
@@ -20,20 +18,13 @@ def to_wire(given: ReferenceArguments) -> Any:
 
 
 def from_wire(given: Value) -> ReferenceArguments:
-    """The arguments for a candidate; None stands for no reference. Raises ValueError if they are of no such form."""
+    """The arguments for a candidate; none for anything but what `to_wire` makes."""
     match given:
-        case None:
-            return NO_REFERENCE
-        case {"init": None | list() as init, **names} if set(names) == set(_NAMES):
+        case {"init": None | list() as init, "init_names": list() as init_names, "input_names": list() as input_names}:
+            names = [[name for name in each if isinstance(name, str)] for each in (init_names, input_names)]
             made = values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))
-            return ReferenceArguments(made, *(_texts(names[name]) for name in _NAMES))
-    raise ValueError("given are a reference's constructor arguments, and names of parameters")
-
-
-def _texts(value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError("names of parameters are a list of texts")
-    return value
+            return ReferenceArguments(made, *names)
+    return NO_REFERENCE
 
 
 def _crossing(value: Any, depth: int) -> Any:

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
-
 from backends.source.build_errors import MAX_CHARS, first_error
 from backends.source.module_loader import FILE_NAME
 
@@ -52,22 +49,11 @@ def is_rejection(error: BaseException) -> bool:
     text = error.args[0] if type(error) is RuntimeError and error.args else None
     if isinstance(error, (MemoryError, OSError)) or (type(text) is str and text.startswith(_OF_THE_WORKER)):
         return False
-    if is_of_interpreter(error):
-        return False
     frames = traceback.extract_tb(error.__traceback__)
     return any(
         frame.filename.endswith(file) and frame.name.startswith(function)
         for frame in frames
         for file, function in _STAGES
-    )
-
-
-def is_of_interpreter(error: BaseException) -> bool:
-    """Whether an interpreted kernel lacks what it has where Triton compiles it, such as `warmup` and `cache_key`."""
-    return (
-        isinstance(error, AttributeError)
-        and type(error.obj) is InterpretedFunction
-        and hasattr(JITFunction, str(error.name))
     )
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from backends.base import NO_REFERENCE, ReferenceArguments
+from backends.base import ReferenceArguments
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
-from backends.source import init_args
 from domain import value as values
 from domain.fault import KernelFault
 from domain.gradients import MOST_SCALE, GradientPlan
@@ -247,14 +246,6 @@ def _list(wire: Any) -> list[Any]:
 
 def _is_of_code(wire: Any) -> bool:
     return isinstance(wire, dict) and isinstance(wire.get("kernel"), str) and wire.get("form") in list(Form)
-
-
-def parse_arguments(value: Any) -> ReferenceArguments:
-    """What a candidate gets of a kernel, from the runner; nothing if it is of another form."""
-    try:
-        return init_args.from_wire(value)
-    except ValueError:
-        return NO_REFERENCE
 
 
 def parse_facts(wire: Any) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from sandbox.supervisor.messages import (
     Loaded,
     ModelState,
     Probe,
-    parse_arguments,
     parse_code,
     parse_draw_on,
     parse_example,
@@ -156,7 +155,7 @@ class Session:
         )
         return Loaded(
             entry=str(reply.get("entry"))[:256],
-            arguments=parse_arguments(self._decoded(reply.get("arguments"))),
+            arguments=init_args.from_wire(self._decoded(reply.get("arguments"))),
             facts=parse_facts(reply.get("facts")),
             left_state=reply.get("left_state") is True,
             constructed_on=parse_draw_on(reply.get("constructed_on")),

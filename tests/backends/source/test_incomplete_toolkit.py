@@ -30,7 +30,7 @@ LACKS = {
         "torch has no CUDA part",
     ),
     "CUTLASS": ("k.cu:3:10: fatal error: cutlass/cutlass.h: No such file or directory", "the package nvidia-cutlass"),
-    "a library to link": ("/bin/ld: cannot find -lcuda: No such file or directory", "libcuda is missing"),
+    "a library to link": ("/bin/ld: cannot find -lcufft: No such file or directory", "libcufft is missing"),
     "nvcc": ("/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found", "/usr/local/cuda/bin/nvcc is missing"),
     "nvcc as an exception": (
         "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
