@@ -321,8 +321,7 @@ def _by_cause(status: Status, error: str) -> str | None:
 def of_job(view: JobView) -> str:
     match view.state:
         case State.COMPLETED:
-            result = view.result or {}
-            return read_or(lambda: of_result(result, view.timeout), AGAIN)
+            return read_or(lambda: of_result(view.result or {}, view.timeout), AGAIN)
         case State.FAILED:
             return f"Submit it again (`POST /job/{view.job_id}/again`): the service failed, not the kernel."
         case State.CANCELLED:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from jinja2 import UndefinedError
+
+from tasks.jobs.job_view import JobView
 
 Read = TypeVar("Read")
 WRITTEN_BY_ANOTHER = (
@@ -16,6 +19,11 @@ WRITTEN_BY_ANOTHER = (
 AGAIN = "Submit it again, for a record of this version."
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, UndefinedError)
 _log = logging.getLogger(__name__)
+
+
+def page_of(render: Callable[..., Read], *views: JobView) -> Read:
+    """What `render` makes of the jobs; without their results, where these cannot be read."""
+    return read_or(lambda: render(*views), None) or render(*(replace(view, result=None) for view in views))
 
 
 def read_or(read: Callable[[], Read], otherwise: Read) -> Read:

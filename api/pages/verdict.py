@@ -49,9 +49,8 @@ class Verdict:
 def verdict(view: JobView) -> Verdict:
     match view.state:
         case State.COMPLETED:
-            result = view.result or {}
             unread = Verdict("Written by another version", WRITTEN_BY_ANOTHER, NEUTRAL)
-            return read_or(lambda: of_result(result), unread)
+            return read_or(lambda: of_result(view.result or {}), unread)
         case State.FAILED:
             reason = words.sentence(first_line(view.error))
             return Verdict("Not judged", f"The service failed, not the kernel: {reason} Submit it again.", NEUTRAL)

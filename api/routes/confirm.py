@@ -53,10 +53,9 @@ def _confirmation(view: JobView) -> tuple[Request, FirstResult]:
         raise Problem(
             Kind.JOB_NOT_COMPLETED, f"the job is {view.state}, without a verdict; {detail}", job_id=view.job_id
         )
-    stored = view.result
-    first = read_or(lambda: FirstResult.of(view.job_id, stored), None)
+    first = read_or(lambda: FirstResult.of(view.job_id, view.result or {}), None)
     if first is None:
-        why = stored.get("speedup_unavailable_reason") or "it was no comparison, or has no speed-up"
+        why = view.result.get("speedup_unavailable_reason") or "it was no comparison, or has no speed-up"
         detail = f"only a comparison that passed with a speed-up can be confirmed: {why}"
         raise Problem(Kind.NOTHING_TO_CONFIRM, detail, job_id=view.job_id)
     return find_request(view).confirming(first), first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from apiflask import APIBlueprint
@@ -14,7 +13,7 @@ from api.http.context import app_context
 from api.http.problems import Kind, Problem
 from api.pages.rendering import ON, page
 from api.pages.several_jobs import history, side_by_side, suite
-from api.pages.stored_record import read_or
+from api.pages.stored_record import page_of
 from api.routes.jobs import find_job
 from api.schemas.fields import QuerySchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
@@ -40,11 +39,10 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
     first, second = (find_job(query_data[name].strip()) for name in (side_by_side.FIRST, side_by_side.SECOND))
     now, sources = app_context().records.now(), (_source(first.job_id), _source(second.job_id))
 
-    def shown(one: JobView, other: JobView) -> Response:
-        return page("side_by_side.html", **side_by_side.template_values((one, other), sources, now))
+    def shown(*views: JobView) -> Response:
+        return page("side_by_side.html", **side_by_side.template_values(views, sources, now))
 
-    by_summaries = (replace(view, result=None) for view in (first, second))
-    return read_or(lambda: shown(first, second), None) or shown(*by_summaries)
+    return page_of(shown, first, second)
 
 
 class AttemptsQuerySchema(RefreshQuerySchema):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from apiflask import APIBlueprint
@@ -13,7 +13,7 @@ from api.http.context import app_context
 from api.pages import job_report, words
 from api.pages.rendering import ON, REFRESH_S, page
 from api.pages.stages import MEANS, steps
-from api.pages.stored_record import read_or
+from api.pages.stored_record import page_of
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema
 from api.schemas.page import HTML, refresh_field
@@ -53,7 +53,7 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
     """
     view = find_job(job_id)
     if view.state.terminal:
-        return read_or(lambda: _ended(view), None) or _ended(replace(view, result=None))
+        return page_of(_ended, view)
     reloads = query_data["refresh"] == ON
     values = {"steps": steps(view.timeline), "every_s": REFRESH_S if reloads else None, **_going_on(view)}
     response = page("unfinished.html", 202, reloads=reloads, view=view, **values)

@@ -93,9 +93,7 @@ def result(view: JobView) -> dict[str, Any] | None:
     if view.result is None:
         return None
     tried = {"failed_attempts": failed_attempts(view)} if view.failed_attempts else {}
-    stored = view.result
-    none: list[dict[str, Any]] = []
-    flags = read_or(lambda: evidence.flags(stored), none)
+    flags = read_or(lambda: evidence.flags(view.result or {}), list[dict[str, Any]]())
     return {**view.result, "name": view.name, **_in_words(view), "flags": flags, "summary": outcome(view), **tried}
 
 

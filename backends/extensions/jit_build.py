@@ -25,7 +25,7 @@ import torch
 from torch.utils import cpp_extension
 
 from backends.base import Target
-from backends.binary.cuda_toolkit import cuda_home, with_features
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE, cuda_home, with_features
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
 from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
@@ -36,8 +36,6 @@ FOLDER = "ext"
 MAX_JOBS = 8
 MAX_KERNELS = 32
 """Maximum number of kernels whose resources are reported."""
-ARCH_WITHOUT_DEVICE = "sm_90"
-"""The target architecture on a worker without a GPU."""
 
 _LINE_OPTIONS = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
 """Options of nvcc that exclude each other; -lineinfo is added only where none of them is present."""

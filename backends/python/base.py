@@ -25,6 +25,7 @@ from backends.base import (
     Target,
     Task,
 )
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE
 from backends.dry_run.child import DryRun, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.dtypes import is_computed
@@ -141,7 +142,7 @@ class PythonBackend(Backend):
             drawn_example = Example.from_wire(task.example)
             if drawn_example.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
+            with world.enter(target.arch or ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)

@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE
 from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
@@ -248,7 +249,7 @@ def _operators_part(error: BaseException, log: str, folder: Path, target: Target
         return None
     if (part := registry.operators_part(error)) is not None:
         return part
-    return missing_part(log, _source_text(folder), target.arch) if of_build or registry.refused(error) else None
+    return missing_part(log, target.arch or ARCH_WITHOUT_DEVICE) if of_build or registry.refused(error) else None
 
 
 def _raised_by_source(error: BaseException) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from domain.flags import FlagCode
 from domain.result import first_line
+from domain.wire import Wire
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Wire):
     """Summary of a completed job for lists. `kernel` and `reference_kernel` name entry points.
 
     `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
@@ -63,9 +63,3 @@ class Summary:
             fixed_outputs_pass=any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in weak_reference),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
-
-    @classmethod
-    def from_json(cls, stored: bytes | str) -> Summary:
-        """Parse a stored summary, also of an older or newer version of this class."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in json.loads(stored).items() if name in names})

@@ -135,7 +135,7 @@ class JobView:
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
             failed_attempts=[FailedAttempt.from_wire(entry) for entry in _entries(fields, "failed_attempts")],
-            summary=Summary.from_json(fields["summary"]) if "summary" in fields else None,
+            summary=Summary.from_wire(json.loads(fields["summary"])) if "summary" in fields else None,
             webhook=Delivery.from_wire(json.loads(fields["webhook"])) if "webhook" in fields else None,
             build_timeout=_int(fields.get("build_timeout")),
             queue_timeout=_int(fields.get("queue_timeout")),
