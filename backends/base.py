@@ -68,6 +68,21 @@ ALONE = Task()
 """The task of a kernel of which nothing else is known."""
 
 
+@dataclass(frozen=True)
+class ReferenceArguments:
+    """A reference's constructor arguments, None without any, and the parameters that these and a call's inputs reach.
+
+    Names are in the order of the values, and empty where they are not known. A kernel alone has none of these.
+    """
+
+    init: list[Any] | None = None
+    init_names: list[str] = field(default_factory=list)
+    input_names: list[str] = field(default_factory=list)
+
+
+NO_REFERENCE = ReferenceArguments()
+
+
 class Executable(ABC):
     """A loaded kernel in its runner, ready to be called."""
 
@@ -139,9 +154,9 @@ class Executable(ABC):
         """The fields of the GradientPlan that a call's backward fulfils. Raises KernelFault where there is none."""
         raise KernelFault(Status.UNSUPPORTED, f"{self.entry} has no gradients: only Python sources have them")
 
-    def init_inputs(self) -> list[Any] | None:
-        """Constructor arguments from the source itself (`get_init_inputs`); None without such a function."""
-        return None
+    def arguments(self) -> ReferenceArguments:
+        """What a candidate gets of this kernel, if it is the reference: the source's own (`get_init_inputs`)."""
+        return NO_REFERENCE
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         """Inputs from the source itself (`get_inputs`) under that seed, each array a torch tensor; None without such a
@@ -194,10 +209,10 @@ class Backend(ABC):
 
     @abstractmethod
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
     ) -> Executable:
         """Makes the kernel callable on `target`.
 
-        `init` are constructor arguments to use where the source has none (a reference's). The seed is set before any
+        `given` are the reference's arguments, for a candidate. The seed is set before any
         constructor runs, so that two sources with the same layers start from the same weights.
         """

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from backends.base import Artifact, Target
+from backends.base import NO_REFERENCE, Artifact, Target
 from backends.registry import backend
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
@@ -45,7 +45,7 @@ def _build(case: dict[str, Any]) -> dict[str, Any]:
 def _call(case: dict[str, Any]) -> dict[str, Any]:
     """The outputs of the built extension, each as hexadecimal bytes."""
     executable = backend(KernelType.TORCH_CUDA).load(
-        _kernel(case), Path(case["folder"]), _target(case), Artifact(), None, 1
+        _kernel(case), Path(case["folder"]), _target(case), Artifact(), NO_REFERENCE, 1
     )
     answer = executable.call(executable.own_inputs(1) or [])
     outputs = [answer] if isinstance(answer, torch.Tensor) else list(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 
-from domain.result import Status
+from domain.result import Lack, Status
 
 DRIVER_FAILED = "kernel-eval compiler driver failed"
 """Begins the only line that the compiler driver writes if it fails itself: no fault of the source."""
@@ -23,7 +23,8 @@ LOST_EXIT = 71
 _PASSING = re.compile(
     r"\b[Kk]illed\b|\bTerminated\b|terminated with signal|died (?:due to|with)|"
     r"No space left|Disk quota|Read-only file system|Input/output error|Stale file handle|Too many open files|"
-    r"[Cc]annot allocate memory|[Oo]ut of memory|memory exhausted|bad_alloc|for want of memory|"
+    r"[Cc]annot allocate memory|[Mm]emory allocation failure|[Oo]ut of memory|memory exhausted|bad_alloc|"
+    r"for want of memory|"
     r"Resource temporarily unavailable|can't start new thread|[Cc]annot fork|"
     rf"{DRIVER_FAILED}: |"
     r"[Ii]nternal (?:compiler )?error|[Ss]egmentation fault|SIGSEGV|Bus error|core dumped|"
@@ -35,15 +36,19 @@ class KernelFault(Exception):
     """The submission failed; the fault becomes its verdict.
 
     `message` tells the caller what happened and what to do next; `log` is the whole text of a compiler or traceback.
-    `compiled` says that the source compiled although nothing ran (CUDA on a worker without a device).
+    `compiled` says that the source compiled although nothing ran (CUDA on a worker without a device). `lacks` says what
+    the worker lacks, where no kernel is at fault (UNSUPPORTED).
     """
 
-    def __init__(self, status: Status, message: str, log: str = "", *, compiled: bool = False) -> None:
+    def __init__(
+        self, status: Status, message: str, log: str = "", *, compiled: bool = False, lacks: Lack | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.log = log
         self.compiled = compiled
+        self.lacks = lacks
 
 
 class OutputFault(KernelFault):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,13 @@ class Status(StrEnum):
     UNSUPPORTED = "unsupported"
     CONTRACT_MISMATCH = "contract_mismatch"
     REFERENCE_FAILED = "reference_failed"
+
+
+class Lack(StrEnum):
+    """What a worker lacks of what an UNSUPPORTED kernel needs: no fault of the kernel."""
+
+    GPU = "gpu"
+    PART = "part"
 
 
 @dataclass(frozen=True)
@@ -153,6 +160,7 @@ class Comparison:
 class Outcome:
     """The result of one kernel.
 
+    - `worker_lacks`: why an UNSUPPORTED kernel was not judged; None if it is at fault itself.
     - `headroom`: its time over the least time of its work (`domain/speed/headroom.py`); None if not computed.
     - `roofline`: its time beside the GPU's measured rates (`profiling.roofline.intensity`); None if these are unknown.
     - `launches`: kernels that its calls launch, if the request asked. The runner itself reports them: no evidence.
@@ -184,6 +192,7 @@ class Outcome:
     sanitizer: dict[str, Any] | None = None
     determinism: Determinism | None = None
     gradients: Gradients | None = None
+    worker_lacks: Lack | None = None
 
     @property
     def artifacts(self) -> list[Listing | ProfilerReport | NoListing] | None:
@@ -399,6 +408,21 @@ class Report:
         return writable
 
 
+def with_defaults(body: dict[str, Any]) -> dict[str, Any]:
+    """A stored body; what times and comparisons lack, as an earlier version wrote them, has today's default."""
+    for side in (body.get("kernel_exec_result"), body.get("ref_result")):
+        for name, kind in (("timing", Timing), ("comparison", Comparison)):
+            if side and (stored := side.get(name)):
+                side[name] = _defaults(kind) | stored
+    return body
+
+
+def _defaults(kind: type[Timing] | type[Comparison]) -> dict[str, Any]:
+    optional = [each for each in fields(kind) if each.default is not each.default_factory]
+    made = {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in optional}
+    return {name: asdict(value) if isinstance(value, Robustness) else value for name, value in made.items()}
+
+
 def _writable(value: Any) -> Any:
     """Replaces numbers that JSON lacks by null, and drops lone surrogates, which UTF-8 lacks."""
     match value:
@@ -430,6 +454,7 @@ def _exec_result(outcome: Outcome, environment: dict[str, Any]) -> dict[str, Any
     detail = "\n".join(part for part in (outcome.message, outcome.log) if part) or None
     result: dict[str, Any] = {
         "status": outcome.status.value,
+        "worker_lacks": outcome.worker_lacks,
         "compiled": outcome.compiled,
         "correctness": _right(outcome.status),
         "runtime": timing.stats.mean if timing else 0.0,

@@ -12,6 +12,7 @@ from typing import Any
 
 from api.pages import sanitizer
 from api.pages.heat_map import heat_map
+from api.pages.stored_record import AGAIN, read_or
 from domain.flags import FlagCode
 from domain.job import State
 from domain.kernel_guess import LOOKS_LIKE
@@ -319,8 +320,8 @@ def _by_cause(status: Status, error: str) -> str | None:
 
 def of_job(view: JobView) -> str:
     match view.state:
-        case State.COMPLETED if view.result is not None:
-            return of_result(view.result, view.timeout)
+        case State.COMPLETED:
+            return read_or(lambda: of_result(view.result or {}, view.timeout), AGAIN)
         case State.FAILED:
             return f"Submit it again (`POST /job/{view.job_id}/again`): the service failed, not the kernel."
         case State.CANCELLED:

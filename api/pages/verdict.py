@@ -9,6 +9,7 @@ from typing import Any
 
 from api.pages import baselines, confirmation, evidence, sanitizer, words
 from api.pages.cases import in_cases
+from api.pages.stored_record import WRITTEN_BY_ANOTHER, read_or
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
@@ -47,8 +48,9 @@ class Verdict:
 
 def verdict(view: JobView) -> Verdict:
     match view.state:
-        case State.COMPLETED if view.result is not None:
-            return of_result(view.result)
+        case State.COMPLETED:
+            unread = Verdict("Written by another version", WRITTEN_BY_ANOTHER, NEUTRAL)
+            return read_or(lambda: of_result(view.result or {}), unread)
         case State.FAILED:
             reason = words.sentence(first_line(view.error))
             return Verdict("Not judged", f"The service failed, not the kernel: {reason} Submit it again.", NEUTRAL)

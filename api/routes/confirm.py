@@ -12,6 +12,7 @@ from api.http import responses
 from api.http.context import app_context
 from api.http.long_poll import WaitQuerySchema
 from api.http.problems import Kind, Problem
+from api.pages.stored_record import read_or
 from api.routes.idempotency import IdempotencySchema
 from api.routes.jobs import find_job
 from api.routes.sources import OF_A_KEPT_REQUEST, find_request
@@ -52,9 +53,9 @@ def _confirmation(view: JobView) -> tuple[Request, FirstResult]:
         raise Problem(
             Kind.JOB_NOT_COMPLETED, f"the job is {view.state}, without a verdict; {detail}", job_id=view.job_id
         )
-    first = FirstResult.of(view.job_id, view.result)
+    first = read_or(lambda: FirstResult.of(view.job_id, view.result or {}), None)
     if first is None:
-        why = view.result.get("speedup_unavailable_reason") or "it was no comparison"
+        why = view.result.get("speedup_unavailable_reason") or "it was no comparison, or has no speed-up"
         detail = f"only a comparison that passed with a speed-up can be confirmed: {why}"
         raise Problem(Kind.NOTHING_TO_CONFIRM, detail, job_id=view.job_id)
     return find_request(view).confirming(first), first

@@ -13,10 +13,12 @@ from api.http.context import app_context
 from api.http.problems import Kind, Problem
 from api.pages.rendering import ON, page
 from api.pages.several_jobs import history, side_by_side, suite
+from api.pages.stored_record import page_of
 from api.routes.jobs import find_job
 from api.schemas.fields import QuerySchema, Text
 from api.schemas.page import HTML, RefreshQuerySchema
 from tasks.jobs.job_search import JobFilter, search
+from tasks.jobs.job_view import JobView
 from tasks.jobs.kept_request import read_kept_request
 
 blueprint = APIBlueprint("pages", __name__, tag="Jobs")
@@ -36,7 +38,11 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
     """A page of two jobs: verdicts, times, intervals, roofline, counters, and the difference of their sources."""
     first, second = (find_job(query_data[name].strip()) for name in (side_by_side.FIRST, side_by_side.SECOND))
     now, sources = app_context().records.now(), (_source(first.job_id), _source(second.job_id))
-    return page("side_by_side.html", **side_by_side.template_values((first, second), sources, now))
+
+    def shown(*views: JobView) -> Response:
+        return page("side_by_side.html", **side_by_side.template_values(views, sources, now))
+
+    return page_of(shown, first, second)
 
 
 class AttemptsQuerySchema(RefreshQuerySchema):

@@ -13,6 +13,7 @@ from api.http.context import app_context
 from api.pages import job_report, words
 from api.pages.rendering import ON, REFRESH_S, page
 from api.pages.stages import MEANS, steps
+from api.pages.stored_record import page_of
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema
 from api.schemas.page import HTML, refresh_field
@@ -52,13 +53,17 @@ def report(job_id: str, query_data: dict[str, Any]) -> Response:
     """
     view = find_job(job_id)
     if view.state.terminal:
-        values = job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
-        return page("report.html", **values, sources=_sources(view))
+        return page_of(_ended, view)
     reloads = query_data["refresh"] == ON
     values = {"steps": steps(view.timeline), "every_s": REFRESH_S if reloads else None, **_going_on(view)}
     response = page("unfinished.html", 202, reloads=reloads, view=view, **values)
     response.headers["Retry-After"] = str(REFRESH_S)
     return response
+
+
+def _ended(view: JobView) -> Response:
+    values = job_report.template_values(view, request.host_url.rstrip("/"), keyed=auth_required())
+    return page("report.html", **values, sources=_sources(view))
 
 
 def _sources(view: JobView) -> list[Source]:

@@ -9,6 +9,7 @@ from apiflask import Schema
 from marshmallow import fields
 
 from api.pages import evidence, next_step
+from api.pages.stored_record import read_or
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from api.schemas.outcome import KernelResultSchema, SpeedupSchema, SummarySchema
@@ -92,7 +93,7 @@ def result(view: JobView) -> dict[str, Any] | None:
     if view.result is None:
         return None
     tried = {"failed_attempts": failed_attempts(view)} if view.failed_attempts else {}
-    flags = evidence.flags(view.result)
+    flags = read_or(lambda: evidence.flags(view.result or {}), list[dict[str, Any]]())
     return {**view.result, "name": view.name, **_in_words(view), "flags": flags, "summary": outcome(view), **tried}
 
 

@@ -6,7 +6,7 @@ from apiflask import Schema
 from marshmallow import INCLUDE, fields
 
 from api.schemas.fields import one_of
-from domain.result import Status
+from domain.result import Lack, Status
 
 
 class IntervalSchema(Schema):
@@ -53,6 +53,11 @@ class KernelResultSchema(Schema):
 
     status = fields.String(required=True, validate=one_of(Status))
     compiled = fields.Boolean(required=True)
+    worker_lacks = fields.String(
+        allow_none=True,
+        validate=one_of(Lack),
+        metadata={"description": "`unsupported` alone: what its worker lacks; null: the kernel is at fault."},
+    )
     correctness = fields.Boolean(
         required=True,
         allow_none=True,

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+ARCH_WITHOUT_DEVICE = "sm_90"
+"""The target architecture on a worker without a GPU."""
 _WITH_FEATURES = frozenset({"sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"})
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from backends.base import ALONE, Artifact, Backend, Executable, Target, Task
+from backends.base import ALONE, Artifact, Backend, Executable, ReferenceArguments, Target, Task
 from backends.cuda.argument_packing import check_arguments, check_constants, mismatched_pointers
 from backends.cuda.build import Build
 from backends.cuda.signature import Parameter, constants, without_table
@@ -14,7 +13,7 @@ from backends.source.error_report import NO_DEVICE, RUN_ELSEWHERE
 from domain.contract import IOContract
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-from domain.result import Status
+from domain.result import Lack, Status
 
 DEFAULT_ARCH = "sm_90"
 """The target of a worker without a GPU; the verdict there says only whether the source compiles."""
@@ -56,7 +55,7 @@ class CudaBackend(Backend):
         return Artifact(facts=build.facts(attempt), log=attempt.warnings)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
     ) -> Executable:
         """Loads the machine code into torch's context and lays out the argument buffer."""
         if not target.is_cuda:
@@ -64,6 +63,7 @@ class CudaBackend(Backend):
                 Status.UNSUPPORTED,
                 f"compiled for {artifact.facts.get('arch', DEFAULT_ARCH)}, and not run: {NO_DEVICE}; {RUN_ELSEWHERE}",
                 compiled=True,
+                lacks=Lack.GPU,
             )
         import torch
 

@@ -19,7 +19,7 @@ from backends.source.build_errors import advice, first_error
 from backends.source.entry_point import metadata_text
 from domain.fault import KernelFault
 from domain.kernel import Kernel
-from domain.result import Status
+from domain.result import Lack, Status
 
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
@@ -280,5 +280,6 @@ def _with_variant(arch: str) -> str:
     number = re.sub(r"\D", "", arch)
     if not number or int(number) not in supported:
         available = ", ".join(f"sm_{number}" for number in supported)
-        raise KernelFault(Status.UNSUPPORTED, f"this worker's compiler has no code for {arch}; it has {available}")
+        message = f"this worker's compiler has no code for {arch}; it has {available}"
+        raise KernelFault(Status.UNSUPPORTED, message, lacks=Lack.PART)
     return with_features(arch)

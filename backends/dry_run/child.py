@@ -32,7 +32,7 @@ from backends.extensions.jit_build import FOLDER, ExtensionCalled, Extensions
 from backends.languages import registry
 from backends.languages.language import Unfollowed
 from backends.source.error_report import summary
-from domain.fault import KernelFault
+from domain.fault import KernelFault, may_pass_again
 from domain.result import Status
 
 PATIENCE_S = 10
@@ -152,6 +152,8 @@ def _child(world: World, follow: Callable[[World], None]) -> None:
     except KernelFault as fault:
         if fault.__cause__ is not None and registry.may_lack_the_gpu(fault.__cause__):
             world.note_uncertain("the compiler may have looked at the GPU, which a builder does not see")
+        if may_pass_again(f"{fault.message}\n{fault.log}"):
+            world.note_uncertain("the compiler may have lacked memory, of which the run has more")
         if fault.status is Status.COMPILE_ERROR and world.uncertain is None:
             world.tell(fault=[fault.message, fault.log])
         doubt = f" (not certain: {world.uncertain})" if world.uncertain is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from backends.base import Executable
+from backends.base import NO_REFERENCE, Executable, ReferenceArguments
 from backends.dry_run.fake_tensors import DEVICE
 from backends.languages import registry
 from backends.source import init_args
@@ -31,12 +31,12 @@ def may_compile(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True)
 class Example:
-    """A reference's constructor arguments, and its inputs with a TensorRef for each tensor; None without a reference.
+    """What a candidate gets of a reference, and its inputs with a TensorRef for each tensor; None without a reference.
 
     With `unknown` there is a reference whose inputs nobody knows.
     """
 
-    init: list[Any] | None = None
+    given: ReferenceArguments = NO_REFERENCE
     inputs: list[Any] | None = None
     unknown: bool = False
 
@@ -48,8 +48,8 @@ class Example:
                 return cls()
             case str():
                 return cls(unknown=True)
-            case (init, None | list() as inputs):
-                return cls(init_args.from_wire(init), inputs)
+            case (given, None | list() as inputs):
+                return cls(init_args.from_wire(given), inputs)
         raise CodecError("an example is a pair of constructor arguments and inputs")
 
     @staticmethod
@@ -66,7 +66,7 @@ class Example:
             ]
         try:
             inputs = values.encode(values.replace(args, torch.Tensor, _described))
-            return {"$": "tuple", "items": [init_args.to_wire(executable.init_inputs()), inputs]}
+            return {"$": "tuple", "items": [init_args.to_wire(executable.arguments()), inputs]}
         except CodecError:
             return None
 

@@ -25,19 +25,17 @@ import torch
 from torch.utils import cpp_extension
 
 from backends.base import Target
-from backends.binary.cuda_toolkit import cuda_home, with_features
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE, cuda_home, with_features
 from backends.extensions.compiler_driver import NOTE, RESOURCES
 from backends.extensions.index import BuiltExtensions
 from backends.source.error_report import BUILD_FAILED, NO_DEVICE, RUN_ELSEWHERE
 from domain.fault import KernelFault, may_pass_again
-from domain.result import Status
+from domain.result import Lack, Status
 
 FOLDER = "ext"
 MAX_JOBS = 8
 MAX_KERNELS = 32
 """Maximum number of kernels whose resources are reported."""
-ARCH_WITHOUT_DEVICE = "sm_90"
-"""The target architecture on a worker without a GPU."""
 
 _LINE_OPTIONS = frozenset({"-lineinfo", "--generate-line-info", "-G", "--device-debug"})
 """Options of nvcc that exclude each other; -lineinfo is added only where none of them is present."""
@@ -139,7 +137,9 @@ class Extensions:
         """Runs the stock build against a torch without CUDA; the resulting library is not used."""
         home = cuda_home()
         if home is None:
-            raise KernelFault(Status.UNSUPPORTED, f"not compiled: {NO_DEVICE} and no CUDA compiler (nvcc)")
+            raise KernelFault(
+                Status.UNSUPPORTED, f"not compiled: {NO_DEVICE} and no CUDA compiler (nvcc)", lacks=Lack.GPU
+            )
         cpp_extension.CUDA_HOME = str(home)
         arguments = call.arguments
         for flags in ("extra_cflags", "extra_cuda_cflags"):
@@ -249,7 +249,7 @@ class _StandIn(ModuleType):
 
 def _not_run(names: list[str], log: str = "") -> KernelFault:
     message = f"compiled but not run: {NO_DEVICE} (extension {', '.join(names)}); {RUN_ELSEWHERE}"
-    return KernelFault(Status.UNSUPPORTED, message, log, compiled=True)
+    return KernelFault(Status.UNSUPPORTED, message, log, compiled=True, lacks=Lack.GPU)
 
 
 def _wants_cuda(arguments: dict[str, Any]) -> bool:

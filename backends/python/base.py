@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
@@ -13,7 +14,18 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from backends.base import ALONE, Artifact, Backend, ContractLaunch, Executable, Target, Task
+from backends.base import (
+    ALONE,
+    NO_REFERENCE,
+    Artifact,
+    Backend,
+    ContractLaunch,
+    Executable,
+    ReferenceArguments,
+    Target,
+    Task,
+)
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE
 from backends.dry_run.child import DryRun, World, dry_run
 from backends.dry_run.example import Example, may_compile
 from backends.dtypes import is_computed
@@ -35,6 +47,7 @@ from backends.source.argument_binding import (
     keyword_only,
     keywords,
     signature_of,
+    value_names,
 )
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
 from backends.source.entry_point import Entry, resolve
@@ -99,7 +112,7 @@ class PythonBackend(Backend):
             extensions.require_device()
             facts = {"entry": entry.label, **self.facts(entry, kernel, target)}
             if kernel.under_compile and not target.is_cuda:
-                _compile_ahead(PythonExecutable(module, entry, kernel, folder, target, None, DRY_SEED))
+                _compile_ahead(PythonExecutable(module, entry, kernel, folder, target, NO_REFERENCE, DRY_SEED))
         built = list(extensions.built)
         example = None
         may_compile_more = may_compile(kernel) and not facts.get("compiled_ahead")
@@ -129,14 +142,14 @@ class PythonBackend(Backend):
             drawn_example = Example.from_wire(task.example)
             if drawn_example.unknown and kernel.io is None:
                 world.note_uncertain("the reference's inputs are unknown")
-            with world.enter(target.arch or jit_build.ARCH_WITHOUT_DEVICE, kernel.source_code):
+            with world.enter(target.arch or ARCH_WITHOUT_DEVICE, kernel.source_code):
                 doing = "importing the source"
                 try:
                     module = self.imported(kernel, folder)
                     entry = self.entry(module, kernel)
                     world.tell(entry=entry.label)
                     doing = f"constructing {entry.label}"
-                    executable = PythonExecutable(module, entry, kernel, folder, target, drawn_example.init, DRY_SEED)
+                    executable = PythonExecutable(module, entry, kernel, folder, target, drawn_example.given, DRY_SEED)
                 except Exception as error:
                     raise fault(error, doing, folder, target) from error
                 args = drawn_example.arguments(kernel, executable)
@@ -154,7 +167,7 @@ class PythonBackend(Backend):
         return dry_run(extensions, task, follow)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
     ) -> Executable:
         """Executes the source again, where its extensions are already built, and constructs its class under the
         seed."""
@@ -166,12 +179,13 @@ class PythonBackend(Backend):
             raise _import_fault(error, kernel, folder, target) from error
         entry = self.entry(module, kernel)
         try:
-            executable = PythonExecutable(module, entry, kernel, folder, target, init, seed)
+            executable = PythonExecutable(module, entry, kernel, folder, target, given, seed)
         except (Exception, SystemExit) as error:
             doing = f"constructing {entry.label}"
             own = input_maker("get_init_inputs", [module, entry.target])
             if isinstance(error, TypeError) and own is None and not reached_source(error):
-                doing += f" (the source has no get_init_inputs() to give its arguments, and {_why_unusable(init)})"
+                why = _why_unusable(given.init)
+                doing += f" (the source has no get_init_inputs() to give its arguments, and {why})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
         executable.compiled = extensions.compiled
@@ -188,13 +202,15 @@ class PythonExecutable(Executable):
         kernel: Kernel,
         folder: Path,
         target: Target,
-        init: list[Any] | None,
+        given: ReferenceArguments,
         seed: int,
     ) -> None:
         self.entry = entry.label
         self._folder = folder
         self._target = target
+        self._given = given
         self._init: list[Any] | None = None
+        self._init_names: list[str] = []
         self._inputs_device = DefaultDevice(target)
         self._plan: InputPlan | None = None
         self._instance: Any = None
@@ -205,7 +221,7 @@ class PythonExecutable(Executable):
         if entry.method is not None:
             constructor_device = DefaultDevice(target)
             self._instance = constructor_device.run(
-                lambda: self._constructed(module, entry, init, seed),
+                lambda: self._constructed(module, entry, given, seed),
                 suits=lambda instance: not keeps_other_tensors(instance),
                 is_final=self._is_compile_error,
             )
@@ -223,22 +239,23 @@ class PythonExecutable(Executable):
         self._passing = Passing(None, keywords(self._signature))
         if kernel.io is not None:
             self._passing = contract_arguments(self._signature, kernel.io)
-        self._borrows_arguments = kernel.io is None and not self._own.makes_inputs
+        self._input_names = value_names(self._signature, kernel.io)
+        self._borrows_arguments = kernel.io is None and (bool(given.input_names) or not self._own.makes_inputs)
 
-    def _constructed(self, module: ModuleType, entry: Entry, init: list[Any] | None, seed: int) -> Any:
+    def _constructed(self, module: ModuleType, entry: Entry, given: ReferenceArguments, seed: int) -> Any:
         """An instance from the reference's constructor arguments, else from the source's own, else without.
 
         The reference's are the task's. A candidate often repeats them, with the sizes of another variant. But a source
         that gives another number of its own has another constructor.
         """
-        arguments = fitting_arguments(entry.target, self._on_device(init))
+        arguments = fitting_arguments(entry.target, dataclasses.replace(given, init=self._on_device(given.init)))
         maker = input_maker("get_init_inputs", [module, entry.target])
         if maker is not None:
             seed_everything(seed)
             self._init = self._values("get_init_inputs", maker())
             own = constructor_arguments(entry.target, self._init)
             if arguments is None or sum(map(len, own)) != sum(map(len, arguments)):
-                arguments = own
+                arguments, self._init_names = own, value_names(signature_of(entry.target))[: len(own[0])]
         seed_everything(seed)
         positional, named = arguments or ([], {})
         instance = entry.target(*positional, **named)
@@ -296,7 +313,7 @@ class PythonExecutable(Executable):
 
     def _forward(self, args: list[Any]) -> Any:
         if self._borrows_arguments:
-            self._passing, self._borrows_arguments = borrowed_arguments(self._signature, args), False
+            self._passing, self._borrows_arguments = borrowed_arguments(self._signature, args, self._given), False
         passing = self._passing
         values = args if passing.indexes is None else [args[index] for index in passing.indexes]
         if not passing.names:
@@ -333,8 +350,8 @@ class PythonExecutable(Executable):
         finally:
             self._callable = single
 
-    def init_inputs(self) -> list[Any] | None:
-        return self._init
+    def arguments(self) -> ReferenceArguments:
+        return ReferenceArguments(self._init, self._init_names, self._input_names)
 
     def own_inputs(self, seed: int) -> list[Any] | None:
         if not self._own.makes_inputs:

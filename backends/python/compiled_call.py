@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.result import Status
+from domain.result import Lack, Status
 
 COMPILER_MODULES = ("torch._dynamo", "torch._inductor", "torch._functorch")
 NO_COMPILER = ("InvalidCxxCompiler", "TritonMissing", "GPUTooOldForTriton")
@@ -36,7 +36,7 @@ def compiler_fault(error: BaseException) -> KernelFault | None:
     while link is not None:
         if type(link).__name__ in NO_COMPILER:
             message = f"this worker cannot compile it: {_first_line(link)}"
-            return KernelFault(Status.UNSUPPORTED, message, compiled=False)
+            return KernelFault(Status.UNSUPPORTED, message, lacks=Lack.PART)
         if type(link).__module__.startswith(COMPILER_MODULES):
             message = f"torch.compile failed: {type(link).__name__}: {_first_line(link)}"
             return KernelFault(Status.COMPILE_ERROR, message, str(link))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from backends.base import ALONE, Artifact, ContractLaunch, Executable, Target, Task
+from backends.base import ALONE, Artifact, ContractLaunch, Executable, ReferenceArguments, Target, Task
 from backends.cuda.argument_packing import check_arguments, mismatched_pointers, pack_word
 from backends.cuda.backend import CudaBackend, contract_of
 from backends.cuda.signature import CALL, Parameter, host_snippet, read_library, spell
@@ -36,11 +36,11 @@ class CudaSourceBackend(PythonBackend):
         return super().build(kernel, folder, target, task)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, init: list[Any] | None, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
     ) -> Executable:
         if kernel.host_function is None:
-            return CudaBackend().load(kernel, folder, target, artifact, init, seed)
-        return super().load(kernel, folder, target, artifact, init, seed)
+            return CudaBackend().load(kernel, folder, target, artifact, given, seed)
+        return super().load(kernel, folder, target, artifact, given, seed)
 
     def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
         name, io = str(kernel.host_function), contract_of(kernel)

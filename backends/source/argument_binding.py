@@ -4,12 +4,13 @@ makers."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from backends.base import ReferenceArguments
 from domain.contract import IOContract
 from domain.value import Unserializable, leaves
 
@@ -35,24 +36,42 @@ def contract_arguments(signature: inspect.Signature | None, io: IOContract) -> P
     inputs = [index for index in every if io.args[index].role != "output"]
     tensors = [index for index in inputs if io.args[index].is_tensor]
     named = any(argument.name in signature.parameters for argument in io.args if not argument.is_tensor)
-    by_keyword = {each.name for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY}
-    for indexes in (every, inputs) if named else (every, inputs, tensors):
-        last = [index for index in indexes if io.args[index].name in by_keyword]
-        names = tuple(io.args[index].name for index in last)
-        if _fits_call(signature, len(indexes), names):
-            passed = [*(index for index in indexes if index not in last), *last]
-            return Passing(None if passed == every else passed, names)
-    return Passing()
+    names = [argument.name for argument in io.args]
+    return _by_name(signature, names, (every, inputs) if named else (every, inputs, tensors)) or Passing()
 
 
-def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any]) -> Passing:
-    """How a callable with neither a contract nor inputs is passed another kernel's arguments.
+def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any], given: ReferenceArguments) -> Passing:
+    """How a callable without a contract is passed the reference's arguments.
 
-    Scalars are skipped where it takes only the tensors.
+    Scalars are skipped where it takes only the tensors. Keyword-only parameters get the arguments of their names; where
+    the reference's names do not suffice, those without a default get the last ones.
     """
-    tensors = [index for index, argument in enumerate(args) if isinstance(argument, torch.Tensor)]
+    every = list(range(len(args)))
+    tensors = [index for index in every if isinstance(args[index], torch.Tensor)]
+    has_names = len(given.input_names) == len(args)
+    named = _by_name(signature, given.input_names, (every, tensors)) if signature is not None and has_names else None
     skips = not binds(signature, len(args)) and binds(signature, len(tensors))
-    return Passing(tensors if skips else None, keywords(signature))
+    return named or Passing(tensors if skips else None, keywords(signature))
+
+
+def _by_name(signature: inspect.Signature, names: Sequence[str], possible: Iterable[Sequence[int]]) -> Passing | None:
+    """The first of the possible selections that a call can pass, with keyword-only parameters by name; None if none."""
+    by_keyword = {each.name for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY}
+    for indexes in possible:
+        last = [index for index in indexes if names[index] in by_keyword]
+        keyword_names = tuple(names[index] for index in last)
+        if _fits_call(signature, len(indexes), keyword_names):
+            passed = [*(index for index in indexes if index not in last), *last]
+            return Passing(None if passed == list(range(len(names))) else passed, keyword_names)
+    return None
+
+
+def value_names(signature: inspect.Signature | None, io: IOContract | None = None) -> list[str]:
+    """Names of the parameters that values reach, in their order, or of a contract's inputs; empty if one has none."""
+    if io is not None and io.args:
+        return [each.name for each in io.args if not each.is_meta and each.role != "output"]
+    order = _order(signature)
+    return [] if any(each.kind is each.VAR_POSITIONAL for each in order) else [each.name for each in order]
 
 
 def keywords(signature: inspect.Signature | None) -> tuple[str, ...]:
@@ -108,11 +127,19 @@ def constructor_arguments(target: Callable[..., Any], init: list[Any]) -> Argume
     return init, {}
 
 
-def fitting_arguments(target: Callable[..., Any], reference_init: list[Any] | None) -> Arguments | None:
-    """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised."""
-    if not reference_init or leaves(reference_init, Unserializable):
+def fitting_arguments(target: Callable[..., Any], given: ReferenceArguments) -> Arguments | None:
+    """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised.
+
+    They are passed by name where the target has all parameters of the reference's names, in any order.
+    """
+    if not given.init or leaves(given.init, Unserializable):
         return None
-    args, keywords = constructor_arguments(target, reference_init)
+    args, keywords = constructor_arguments(target, given.init)
+    named = {**dict(zip(given.init_names, args, strict=False)), **keywords}
+    signature = signature_of(target)
+    has_all = signature is not None and set(given.init_names) <= set(signature.parameters)
+    if has_all and len(named) == len(args) + len(keywords) and _fits(target, [], named):
+        return [], named
     return (args, keywords) if _fits(target, args, keywords) else None
 
 
@@ -149,18 +176,17 @@ def _fits(target: Callable[..., Any], args: list[Any], keywords: dict[Any, Any])
     if getattr(target, "__init__", None) is torch.nn.Module.__init__:
         return not args and not keywords  # Its signature accepts anything, and the constructor then refuses it.
     signature = signature_of(target)
-    try:
-        return signature is not None and signature.bind(*args, **keywords) is not None
-    except TypeError:
-        return False
+    return signature is not None and _binds(signature, args, keywords)
 
 
 def _fits_call(signature: inspect.Signature, count: int, names: Sequence[str]) -> bool:
     """Whether a call can pass so many values, the last of them by those names."""
-    if len(names) > count:
-        return False
+    return len(names) <= count and _binds(signature, [None] * (count - len(names)), dict.fromkeys(names))
+
+
+def _binds(signature: inspect.Signature, args: list[Any], keywords: dict[Any, Any]) -> bool:
     try:
-        signature.bind(*[None] * (count - len(names)), **dict.fromkeys(names))
+        signature.bind(*args, **keywords)
     except TypeError:
         return False
     return True

@@ -14,6 +14,7 @@ from types import TracebackType
 import torch
 
 from backends.base import Target
+from backends.binary.cuda_toolkit import ARCH_WITHOUT_DEVICE
 from backends.languages import registry
 from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
@@ -21,7 +22,7 @@ from backends.source.module_loader import FILE_NAME
 from backends.source.triton_errors import is_rejection, kernel_line, reason_of
 from domain.fault import NO_TEMPORARY, KernelFault
 from domain.paths import ROOT
-from domain.result import Status
+from domain.result import Lack, Status
 from domain.value import CodecError
 
 NO_DEVICE = "this worker has no GPU"
@@ -57,7 +58,10 @@ _FOR_CUDA_ONLY = re.compile(
 """An operator, of torch.library too, that has a CUDA implementation and none for host tensors."""
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
-_INTERPRETER_LACKS = re.compile(r"'InterpreterBuilder\W+ object has no attribute")
+_INTERPRETER_LACKS = re.compile(
+    r"'(?:InterpreterBuilder\W+ object has no attribute|InterpretedFunction' object has no attribute '"
+    r"(?:cache_key|create_binder|device_caches|preload|src)')"
+)
 _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, SyntaxError)
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
 _DEMAND = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
@@ -93,26 +97,29 @@ def fault(
     log = _readable(error, folder)
     headline = _headline(error, log).replace(f"{folder}/", "")
     compiled = status is not Status.COMPILE_ERROR
-    if (part := _operators_part(error, log, folder)) is not None:
-        return KernelFault(Status.UNSUPPORTED, f"{doing}: {headline}: {part}", log, compiled=compiled)
+    if (part := _operators_part(error, log, folder, target)) is not None:
+        message = f"{doing}: {headline}: {part}"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.PART)
     message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
+    if not target.is_cuda and _is_beyond_interpreter(error):
+        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     if BUILD_FAILED in text_of(error) or is_rejection(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
     if is_out_of_memory(error):
         return KernelFault(Status.OUT_OF_MEMORY, message, log, compiled=compiled)
     if not target.is_cuda and (asks_for_gpu(error) or registry.may_lack_the_gpu(error)):
         message = f"{NO_DEVICE}, and the source asks for one ({message})"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
+        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
     if registry.refused(error):
         return KernelFault(Status.COMPILE_ERROR, message, log)
-    if not target.is_cuda and (_is_beyond_interpreter(error) or _INTERPRETER_LACKS.search(text_of(error))):
-        message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
-        return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled)
     return KernelFault(status, message, log, compiled=compiled)
 
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
     """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
+    if _INTERPRETER_LACKS.search(text_of(error)):
+        return True
     if type(error).__name__ != "InterpreterError":
         return False
     links = list(_chain(error))
@@ -234,7 +241,7 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
     return f" ({hint})" if hint else ""
 
 
-def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
+def _operators_part(error: BaseException, log: str, folder: Path, target: Target) -> str | None:
     """Names what the worker lacks and what its operator does; None where only the source may say so."""
     of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in _chain(error))
     # An import that fails is raised at its line.
@@ -242,7 +249,7 @@ def _operators_part(error: BaseException, log: str, folder: Path) -> str | None:
         return None
     if (part := registry.operators_part(error)) is not None:
         return part
-    return missing_part(log, _source_text(folder)) if of_build or registry.refused(error) else None
+    return missing_part(log, target.arch or ARCH_WITHOUT_DEVICE) if of_build or registry.refused(error) else None
 
 
 def _raised_by_source(error: BaseException) -> bool:

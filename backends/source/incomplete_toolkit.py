@@ -1,13 +1,20 @@
-"""Tells from a compiler's output that the worker's toolkit is incomplete: its operator mends that, no source."""
+"""Tells from a compiler's output that the worker's toolkit is incomplete: its operator mends that, no source.
+
+A source can have a compiler print any text, as a `static_assert` does. So the text only says where to look.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
-from backends.binary.cuda_toolkit import cuda_home
+from backends.binary.cuda_toolkit import cuda_home, with_features
 from domain.fault import OPERATORS_PART
 
 _ADVICE = f"{OPERATORS_PART} takes a base image with a whole toolkit that fits (WORKER_BASE)"
@@ -25,6 +32,8 @@ _LIBRARIES = frozenset(
     {"cublas", "cublasLt", "cuda", "cudadevrt", "cudart", "cudart_static", "cudnn", "cufft", "curand", "cusolver"}
     | {"cusparse", "nvrtc"}
 )
+PROBE_S = 30.0
+"""Maximum seconds of compiling a file of a few lines."""
 _CUTLASS = ("cutlass/", "cute/")
 _TORCHS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 _PROGRAM = r"(?:nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink|c\+\+|g\+\+|gcc|cc1plus|as|ld)"
@@ -33,50 +42,59 @@ _LIBRARY = re.compile(r"^/usr/|/(?:site|dist)-packages/|/cuda[\w.-]*/(?:\S+/)?in
 """In the path of a file that is not the source's."""
 _MISSING_HEADER = re.compile(r"^(\S+?):\d+:\d+: fatal error: (\S+): No such file", re.MULTILINE)
 _MISSING_LIBRARY = re.compile(r"^\S*ld: cannot find -l(\w+)", re.MULTILINE)
-_MISSING_PROGRAM = re.compile(
-    rf"^(?:/bin/)?sh: (?:\d+: |line \d+: )?(\S*\b{_PROGRAM}): (?:command )?not found"
-    rf"|^(?:\S+: )?fatal error: cannot execute .({_PROGRAM})\W"
-    rf"|No such file or directory: '(\S*/{_PROGRAM})'",
-    re.MULTILINE,
-)
-_MISSING_COMPILER = re.compile(r"^nvcc fatal\s*: (?:Cannot find compiler|Compiler) '([^']+)'", re.MULTILINE)
-_UNFIT_COMPILER = re.compile(
-    r"^(?:\S*host_config\.h\b.*|nvcc fatal\s*: )"
-    r"(unsupported GNU version!|Host compiler targets unsupported OS|Failed to preprocess host compiler properties)",
-    re.MULTILINE,
-)
-_OWN_COMPILER = re.compile(r"-ccbin|-compiler-bindir|CUDAHOSTCXX|NVCC_(?:CCBIN|PREPEND|APPEND)")
-_UNKNOWN_ARCHITECTURE = re.compile(r"^nvcc fatal\s*: Unsupported gpu architecture '(\w+)'", re.MULTILINE)
-_OWN_ARCHITECTURE = re.compile(r"-arch\b|\barch=|gencode|gpu-(?:arch|code)|\b(?:sm|compute)_|TORCH_CUDA_ARCH_LIST")
+_INCOMPLETE = "this worker's CUDA toolkit is incomplete ({} is missing)"
+_OF_TOOLS = {
+    rf"^(?:/bin/)?sh: (?:\d+: |line \d+: )?(\S*\b{_PROGRAM}): (?:command )?not found": _INCOMPLETE,
+    rf"^(?:\S+: )?fatal error: cannot execute .({_PROGRAM})\W": _INCOMPLETE,
+    rf"No such file or directory: '(\S*/{_PROGRAM})'": _INCOMPLETE,
+    r"^nvcc fatal\s*: (?:Cannot find compiler|Compiler) '([^']+)'": _INCOMPLETE,
+    r"^(?:\S*host_config\.h\b.*|nvcc fatal\s*: )(unsupported GNU version!|Host compiler targets unsupported OS"
+    r"|Failed to preprocess host compiler properties)": "this worker's C++ compiler does not fit its CUDA toolkit ({})",
+    r"^nvcc fatal\s*: Unsupported gpu architecture '(\w+)'": "this worker's CUDA toolkit does not know its GPU ({})",
+}
+"""What compilers say of tools that are missing or do not go together, and what that means if it is so."""
 
 
-def missing_part(text: str, source: str) -> str | None:
+def missing_part(text: str, arch: str) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
     A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
-    is not there. An architecture and a host compiler are, if the source does not choose them.
+    is not there. A tool is, if a file without content does not compile for `arch` either.
     """
     files = _MISSING_HEADER.findall(text)
-    headers = (name for includer, name in files if _LIBRARY.search(includer) or _of_a_missing_part(name))
+    headers = (name for includer, name in files if _of_a_library(includer, name) or _of_a_missing_part(name))
     if header := next(headers, ""):
         if header.startswith(_CUTLASS):
             return f"this worker has no CUTLASS ({header}): {OPERATORS_PART} installs the package nvidia-cutlass"
         if header.startswith(_TORCHS):
             return f"this worker's torch has no CUDA part ({header} is missing): send it to a service with GPUs"
-        return _incomplete(header)
+        return f"{_INCOMPLETE.format(header)}: {_ADVICE}"
+    home = cuda_home()
     for library in _MISSING_LIBRARY.findall(text):
-        if library in _LIBRARIES:
-            return _incomplete(f"lib{library}")
-    if program := _MISSING_PROGRAM.search(text):
-        return _incomplete(next(name for name in program.groups() if name))
-    own_compiler = _OWN_COMPILER.search(source) is not None
-    if (compiler := _MISSING_COMPILER.search(text)) and not own_compiler:
-        return _incomplete(compiler[1])
-    if (unfit := _UNFIT_COMPILER.search(text)) and not own_compiler:
-        return f"this worker's C++ compiler does not go with its CUDA toolkit ({unfit[1]}): {_ADVICE}"
-    if (unknown := _UNKNOWN_ARCHITECTURE.search(text)) and not _OWN_ARCHITECTURE.search(source):
-        return f"this worker's CUDA toolkit does not know its GPU ({unknown[1]}): {_ADVICE}"
-    return None
+        if library in _LIBRARIES and not _passes("c++", "-shared", f"-L{home}/lib64", f"-l{library}"):
+            return f"{_INCOMPLETE.format(f'lib{library}')}: {_ADVICE}"
+    tools = ((re.search(pattern, text, re.MULTILINE), means) for pattern, means in _OF_TOOLS.items())
+    part = next((means.format(found[1]) for found, means in tools if found), None)
+    nvcc = (f"{home}/bin/nvcc", f"-arch={with_features(arch)}", "-c", "-x", "cu", "/dev/null")
+    return None if part is None or _passes(*nvcc) else f"{part}: {_ADVICE}"
+
+
+def _of_a_library(includer: str, header: str) -> bool:
+    """Whether a library's file includes that header, and the compiler does not find it."""
+    file = Path(includer)
+    if not (_LIBRARY.search(includer) and file.is_file() and header in file.read_text(errors="replace")):
+        return False
+    folders = (f"-I{folder}" for folder in (*file.parents, f"{cuda_home()}/include"))
+    text = f'#if !__has_include("{header}")\n#error\n#endif\n'
+    return not _passes("c++", "-E", "-x", "c++", *folders, "-", text=text)
+
+
+def _passes(*command: str, text: str = "") -> bool:
+    """Whether a compiler does that here, with that text as its input: its tools are there, and go together."""
+    with tempfile.TemporaryDirectory() as folder, suppress(OSError, subprocess.TimeoutExpired):
+        whole = [*command, "-o", f"{folder}/probe"]
+        return subprocess.run(whole, input=text.encode(), capture_output=True, timeout=PROBE_S).returncode == 0
+    return False
 
 
 def _of_a_missing_part(header: str) -> bool:
@@ -93,7 +111,3 @@ def _of_a_missing_part(header: str) -> bool:
         return False
     home = cuda_home()
     return home is None or not any((home / place / part).exists() for place in ("include", "include/cccl"))
-
-
-def _incomplete(lacks: str) -> str:
-    return f"this worker's CUDA toolkit is incomplete ({lacks} is missing): {_ADVICE}"

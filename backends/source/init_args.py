@@ -1,4 +1,4 @@
-"""Wire form of constructor arguments: from the reference to a candidate whose source gives none."""
+"""Wire form of what a candidate gets of the reference: constructor arguments, and the names of parameters."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from typing import Any
 
 import torch
 
+from backends.base import NO_REFERENCE, ReferenceArguments
 from domain import value as values
 from domain.dtype import ITEM_BYTES
 from domain.value import MAX_DEPTH, CodecError, DtypeName, Unserializable, Value
 
 
-def to_wire(init: list[Any] | None) -> Any:
-    """The wire form of constructor arguments: a dtype by its name; Unserializable for anything that does not cross."""
-    return values.encode(_crossing(init, MAX_DEPTH))
+def to_wire(given: ReferenceArguments) -> Any:
+    """The wire form: a dtype by its name; Unserializable for any constructor argument that does not cross."""
+    return values.encode({**vars(given), "init": _crossing(given.init, MAX_DEPTH - 2)})
 
 
-def from_wire(init: Value) -> list[Any] | None:
-    """The arguments for the constructor. Raises ValueError if the value is no list."""
-    if init is not None and not isinstance(init, list):
-        raise ValueError("init is a list of constructor arguments")
-    return values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))  # type: ignore[no-any-return]
+def from_wire(given: Value) -> ReferenceArguments:
+    """The arguments for a candidate; none for anything but what `to_wire` makes."""
+    match given:
+        case {"init": None | list() as init, "init_names": list() as init_names, "input_names": list() as input_names}:
+            names = [[name for name in each if isinstance(name, str)] for each in (init_names, input_names)]
+            made = values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))
+            return ReferenceArguments(made, *names)
+    return NO_REFERENCE
 
 
 def _crossing(value: Any, depth: int) -> Any:

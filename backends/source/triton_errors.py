@@ -23,8 +23,8 @@ _STAGES = (
 """Files and functions of Triton that read and compile a source: whatever they raise is about it or its options."""
 _LATE = frozenset({"PTXASError", "OutOfResources"})
 """Errors of Triton's runtime about compiled code: ptxas refused it, or it needs more than a block can have."""
-_NOT_FOUND = "Cannot find "
-"""Begins Triton's message about a program that the worker lacks."""
+_OF_THE_WORKER = ("Cannot find ", "0 active drivers")
+"""Begin Triton's messages about a program, and about a GPU, that the worker lacks."""
 _POSITION = re.compile(r"at (\d+):\d+:")
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+: error: (?P<reason>.*)(?:\n[ \t]*(?P<code>\S.*))?", re.MULTILINE
@@ -47,7 +47,7 @@ def is_rejection(error: BaseException) -> bool:
             return True
     # Only a plain text is read: that of a submission's exception may fail.
     text = error.args[0] if type(error) is RuntimeError and error.args else None
-    if isinstance(error, (MemoryError, OSError)) or (type(text) is str and text.startswith(_NOT_FOUND)):
+    if isinstance(error, (MemoryError, OSError)) or (type(text) is str and text.startswith(_OF_THE_WORKER)):
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return any(

@@ -196,11 +196,11 @@ class Result:
     @property
     def judged(self) -> bool:
         """Whether the verdict says something about the kernel: False where the reference failed, or where a kernel is
-        `unsupported` by a worker without a GPU. A worker with one gives `unsupported` only for a fault of the kernel.
+        `unsupported` because the worker lacks something. `worker_lacks` says so; a worker with a GPU lacks none.
         """
-        if self.verdict == "unsupported":
-            return bool(self.environment.get("gpu_name"))
-        return self.verdict != "reference_failed"
+        lacks = (self.raw.get("kernel_exec_result") or {}).get("worker_lacks", "gpu")
+        unjudged = lacks == "part" or (lacks == "gpu" and not self.environment.get("gpu_name"))
+        return self.verdict != "reference_failed" and not (self.verdict == "unsupported" and unjudged)
 
     @property
     def runtime_ms(self) -> float | None:

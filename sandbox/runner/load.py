@@ -19,16 +19,15 @@ def assignment(message: Message) -> tuple[Kernel, Target]:
 
 def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
     artifact = Artifact(**message["artifact"])
-    arguments, seed = init_args.from_wire(values.decode(message["init"])), int(message["seed"])
+    given, seed = init_args.from_wire(values.decode(message["given"])), int(message["seed"])
     noise = message["noise"]
     left_state = noise is not None and left_global_state(folder)
     with noised_parameters(noise, all_constants=bool(message["all_constants"])):
-        executable = backend(kernel.kernel_type).load(kernel, folder, target, artifact, arguments, seed)
-    init_wire = init_args.to_wire(executable.init_inputs())
+        executable = backend(kernel.kernel_type).load(kernel, folder, target, artifact, given, seed)
     return executable, {
         "op": "loaded",
         "entry": executable.entry,
-        "init": init_wire,
+        "arguments": init_args.to_wire(executable.arguments()),
         "constructed_on": executable.constructed_on,
         "has_inputs": executable.has_inputs,
         "facts": artifact.facts,

@@ -51,6 +51,7 @@ def serve(channel: Channel, folder: Path) -> None:
                 "message": fault.message,
                 "log": fault.log,
                 "compiled": fault.compiled,
+                "lacks": fault.lacks,
                 "output": isinstance(fault, OutputFault),
             }
         if runner.freed_bytes:

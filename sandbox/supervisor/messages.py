@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from backends.base import ReferenceArguments
 from backends.code_listings import MAX_CHARS, MAX_CODES, CodeText, MissingText
 from domain import value as values
 from domain.fault import KernelFault
@@ -38,7 +39,7 @@ MAX_FACTS_CHARS = 1 << 20
 
 @dataclass(frozen=True)
 class Loaded:
-    """The runner's report of a loaded kernel: name of its entry, constructor arguments, static facts.
+    """The runner's report of a loaded kernel: name of its entry, what a candidate gets of it, static facts.
 
     `left_state`: whether an earlier load left state that this one finds, if the kernel was loaded before.
     `constructed_on`: where the constructor made its tensors; None without a constructor. `has_inputs`: whether the
@@ -46,7 +47,7 @@ class Loaded:
     """
 
     entry: str
-    init: list[Any] | None
+    arguments: ReferenceArguments
     facts: dict[str, Any]
     left_state: bool = False
     constructed_on: DrawOn | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.fault import KernelFault, OutputFault
-from domain.result import Status
+from domain.result import Lack, Status
 from sandbox.protocol.channel import Message
 
 MAX_MESSAGE = 8_192
@@ -25,4 +25,5 @@ def parse_fault(message: Message) -> KernelFault:
         status = Status.RUNTIME_ERROR
     if status in REFUSED_STATUSES:
         status = Status.CRASHED
-    return KernelFault(status, text, log, compiled=message.get("compiled") is True)
+    lacks = next((each for each in Lack if status is Status.UNSUPPORTED and each == message.get("lacks")), None)
+    return KernelFault(status, text, log, compiled=message.get("compiled") is True, lacks=lacks)

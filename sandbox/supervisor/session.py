@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from backends.base import ALONE, Artifact, Target, Task
+from backends.base import ALONE, Artifact, ReferenceArguments, Target, Task
+from backends.source import init_args
 from domain import value as values
 from domain.cases.case import Case, CaseError, CaseSource, parse_cases
 from domain.dtype import ITEM_BYTES
@@ -124,7 +125,7 @@ class Session:
         self,
         kernel: Kernel,
         artifact: Artifact,
-        init: list[Any] | None,
+        given: ReferenceArguments | None,
         seed: int,
         *,
         noise: int | None = None,
@@ -134,8 +135,9 @@ class Session:
     ) -> Loaded:
         """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal.
 
-        `draw_on` is where the source makes its tensors, here and in `inputs`; None: as the target says. With `may_stay`
-        the runner notes its state first, so that `unload` can tell what is left of the kernel.
+        `given` are the reference's arguments, for a candidate. `draw_on` is where the source makes its tensors, here
+        and in `inputs`; None: as the target says. With `may_stay` the runner notes its state first, so that `unload`
+        can tell what is left of the kernel.
         """
         target = self.target if draw_on is None else replace(self.target, draw_on=draw_on)
         reply = self.runner.request(
@@ -144,17 +146,16 @@ class Session:
                 **self._assignment(kernel),
                 "target": target.to_wire(),
                 "artifact": asdict(artifact),
-                "init": values.encode(init),
+                "given": None if given is None else init_args.to_wire(given),
                 "seed": seed,
                 "noise": noise,
                 "all_constants": all_constants,
                 "may_stay": may_stay,
             }
         )
-        init_args = self._decoded(reply.get("init"))
         return Loaded(
             entry=str(reply.get("entry"))[:256],
-            init=init_args if isinstance(init_args, list) else None,
+            arguments=init_args.from_wire(self._decoded(reply.get("arguments"))),
             facts=parse_facts(reply.get("facts")),
             left_state=reply.get("left_state") is True,
             constructed_on=parse_draw_on(reply.get("constructed_on")),

@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeVar
 
 from backends.base import Artifact
 from domain.fault import KernelFault
-from domain.result import Status
+from domain.result import Lack, Status
 from sandbox.isolation.scratch_dir import MAX_DEPTH
 from sandbox.supervisor.messages import parse_example, parse_facts
 from tasks.builds.folder_digest import permissions
@@ -193,7 +193,7 @@ def _wire(note: Note) -> dict[str, Any]:
     return {
         "key": note.key,
         "artifact": asdict(finished.artifact) if finished.artifact is not None else None,
-        "fault": [fault.status.value, fault.message, fault.log, fault.compiled] if fault is not None else None,
+        "fault": None if fault is None else [fault.status, fault.message, fault.log, fault.compiled, fault.lacks],
         "output": finished.output,
         "at": finished.at,
         "by": finished.by,
@@ -215,8 +215,10 @@ def _note(wire: dict[str, Any]) -> Note:
         if artifact_fields["deferred"] is not None:
             raise ValueError("a build that was put off is none")
     if wire["fault"] is not None:
-        status, message, text, compiled = wire["fault"]
-        fault = KernelFault(Status(status), _typed(str, message), _typed(str, text), compiled=_typed(bool, compiled))
+        status, message, text, compiled, lack = wire["fault"]
+        lacks = None if lack is None else Lack(lack)
+        texts = _typed(str, message), _typed(str, text)
+        fault = KernelFault(Status(status), *texts, compiled=_typed(bool, compiled), lacks=lacks)
         if fault.status not in CACHEABLE_FAULTS:
             raise ValueError(f"{status} is no outcome of a cached build")
     if (artifact is None) == (fault is None):

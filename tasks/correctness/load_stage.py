@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 
@@ -168,16 +167,11 @@ class Preparation:
 
     def _construct(self, kernel_run: KernelRun, draw_on: DrawOn) -> Loaded:
         """Load a kernel. All models start from one seed, so that equal layers have equal weights."""
-        init, seed = self._init_arguments(kernel_run), self.job.weights_seed
+        given, seed = kernel_run.given, self.job.weights_seed
         may_stay = kernel_run.reuse_key is not None
         return kernel_run.open_session.load(
-            kernel_run.kernel, kernel_run.build.artifact, init, seed, draw_on=draw_on, may_stay=may_stay
+            kernel_run.kernel, kernel_run.build.artifact, given, seed, draw_on=draw_on, may_stay=may_stay
         )
-
-    def _init_arguments(self, kernel_run: KernelRun) -> list[Any] | None:
-        """The reference's constructor arguments, which the candidate gets too."""
-        reference = self.kernel_runs[0]
-        return reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
 
 
 def _check_codes(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> None:

@@ -228,11 +228,10 @@ class ParameterCheck:
         """Construct the candidate again; returns its values of the reference's weights, or why they show nothing."""
         candidate, session = self._candidate, self._candidate.open_session
         session.set_deadline(self._until)
-        init = self._reference.loaded.init if self._reference.loaded is not None else None
         loaded = session.load(
             candidate.kernel,
             candidate.build.artifact,
-            init,
+            candidate.given,
             self._trials.job.weights_seed,
             noise=noise,
             all_constants=all_constants,

@@ -293,6 +293,10 @@ class Trials:
             self._precision = dataclasses.asdict(finding) if finding is not None else None
             self._note_comparison()
 
+    def output_bytes(self, kernel_run: KernelRun) -> int:
+        """Bytes of a call's outputs: at least as many as `written_bytes`."""
+        return sum(output.nbytes for calls in self._first_outputs.get(kernel_run.role, [])[:1] for output in calls)
+
     def written_bytes(self, kernel_run: KernelRun) -> int:
         """Bytes that a call of that kernel certainly writes; 0 if none is certain."""
         outputs = self._first_outputs.get(kernel_run.role, [])

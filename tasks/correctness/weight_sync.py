@@ -60,7 +60,14 @@ class Weights:
 
     @property
     def advice(self) -> str | None:
-        """Advice for a wrong candidate that did not get the reference's weights."""
+        """Advice for a wrong candidate whose constructor got other arguments than it names, or that has own weights."""
+        got, own = (run.loaded.arguments.init if run.loaded else None for run in (self._reference, self._candidate))
+        if got and own and got != own and len(got) == len(own):
+            theirs, its = (listed(list(map(repr, each))) for each in (got, own))
+            return (
+                f"its constructor got the reference's arguments ({theirs}), and not those of its own get_init_inputs() "
+                f"({its}): take them in the reference's order, or give the parameters its names"
+            )
         if self.summary != SAME_SEED:
             return None
         which = listed([f"{name} {list(weight.shape)}" for name, weight in self.state.weights.items()])

@@ -95,10 +95,9 @@ class Inspection:
     def _call(self, session: Session, kernel_run: KernelRun, warm_up: int) -> KernelFault | None:
         try:
             reference = self.kernel_runs[0]
-            init_args = reference.loaded.init if kernel_run is not reference and reference.loaded is not None else None
             draw_on = kernel_run.loaded.constructed_on if kernel_run.loaded is not None else None
             artifact, seed = kernel_run.build.artifact, self.job.weights_seed
-            session.load(kernel_run.kernel, artifact, init_args, seed, draw_on=draw_on)
+            session.load(kernel_run.kernel, artifact, kernel_run.given, seed, draw_on=draw_on)
             if self._weights and kernel_run is not reference:
                 session.load_state(self._weights)
             session.inspect(self._example[kernel_run.role], warm_up)

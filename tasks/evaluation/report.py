@@ -58,6 +58,7 @@ def outcome(
         status=status,
         kernel_type=kernel_run.kernel.kernel_type.value,
         compiled=kernel_run.was_compiled,
+        worker_lacks=kernel_run.fault.lacks if kernel_run.fault is not None else None,
         message=kernel_run.redact_paths(message) if message else None,
         log=kernel_run.redact_paths(log),
         output=kernel_run.redact_paths(kernel_run.output),

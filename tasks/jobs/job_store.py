@@ -330,7 +330,7 @@ class JobStore:
                 pipe.hmget(f"job:{job_id}", "summary", "name")
             stored = zip(newest, pipe.execute(), strict=True)
         return [
-            Leader(job_id, Summary.from_json(summary), None if name is None else text(name))
+            Leader(job_id, Summary.from_wire(json.loads(summary)), None if name is None else text(name))
             for job_id, (summary, name) in stored
             if summary is not None
         ]

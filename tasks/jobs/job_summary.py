@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from domain.flags import FlagCode
 from domain.result import first_line
+from domain.wire import Wire
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Wire):
     """Summary of a completed job for lists. `kernel` and `reference_kernel` name entry points.
 
     `relative_ci` is the relative confidence interval of the time, `headroom` the time's ratio to the least time of the
@@ -20,21 +20,22 @@ class Summary:
     """
 
     verdict: str
-    kernel: str | None
-    device: str | None
-    latency_ms: float | None
-    ratio: float | None
-    ci_low: float | None
-    ci_high: float | None
-    flag_count: int
-    candidate: str | None
-    reference: str | None
+    kernel: str | None = None
+    device: str | None = None
+    latency_ms: float | None = None
+    ratio: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    flag_count: int = 0
+    candidate: str | None = None
+    reference: str | None = None
     inputs_replayed: bool = False
     relative_ci: float | None = None
     error: str | None = None
     headroom: float | None = None
     fixed_outputs_pass: bool = False
     reference_kernel: str | None = None
+    worker_lacks: str | None = None
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Summary:
@@ -45,6 +46,7 @@ class Summary:
         weak_reference = (kernel.get("comparison") or {}).get("weak_reference") or ()
         return cls(
             verdict=body["verdict"],
+            worker_lacks=kernel.get("worker_lacks"),
             kernel=metadata.get("kernel_name"),
             device=environment.get("gpu_name") or environment.get("device"),
             latency_ms=timing.get("latency_ms"),
@@ -61,9 +63,3 @@ class Summary:
             fixed_outputs_pass=any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in weak_reference),
             error=first_line(kernel.get("compilation_error") or kernel.get("validation_error")) or None,
         )
-
-    @classmethod
-    def from_json(cls, stored: bytes | str) -> Summary:
-        """Parse a stored summary, also of an older or newer version of this class."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in json.loads(stored).items() if name in names})

@@ -9,6 +9,7 @@ from typing import Any
 
 from domain.job import Stage, State
 from domain.request import DEFAULT_PRIORITY
+from domain.result import with_defaults
 from domain.wire import Wire
 from tasks.jobs.job_summary import Summary
 from tasks.node.redis_client import text
@@ -29,7 +30,7 @@ class TimelineEntry(Wire):
 
 
 @dataclass(frozen=True)
-class FailedAttempt:
+class FailedAttempt(Wire):
     """An attempt that ended at `at` by a fault of the service, in `stage`."""
 
     attempt: int
@@ -40,12 +41,12 @@ class FailedAttempt:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Delivery(Wire):
     """The delivery of a job's webhook: `state` is "pending", "delivered" or "failed"."""
 
     state: str
     attempts: int
-    last_error: str | None
+    last_error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,8 @@ class JobView:
             attempt=int(fields["attempt"]),
             submitted_at=float(fields["submitted_at"]),
             queue_position=None,
-            timeline=[TimelineEntry(**entry) for entry in _entries(fields, "timeline")],
-            result=_as_this_job(json.loads(result), job_id, fields) if result is not None else None,
+            timeline=[TimelineEntry.from_wire(entry) for entry in _entries(fields, "timeline")],
+            result=_as_this_job(with_defaults(json.loads(result)), job_id, fields) if result is not None else None,
             error=fields.get("error"),
             worker=fields.get("worker"),
             batch_id=fields.get("batch_id"),
@@ -133,16 +134,16 @@ class JobView:
             timeout=int(fields["timeout"]),
             cancel_requested="cancel_requested" in fields,
             key_id=fields.get("key_id"),
-            failed_attempts=[FailedAttempt(**entry) for entry in _entries(fields, "failed_attempts")],
-            summary=Summary.from_json(fields["summary"]) if "summary" in fields else None,
-            webhook=Delivery(**json.loads(fields["webhook"])) if "webhook" in fields else None,
+            failed_attempts=[FailedAttempt.from_wire(entry) for entry in _entries(fields, "failed_attempts")],
+            summary=Summary.from_wire(json.loads(fields["summary"])) if "summary" in fields else None,
+            webhook=Delivery.from_wire(json.loads(fields["webhook"])) if "webhook" in fields else None,
             build_timeout=_int(fields.get("build_timeout")),
             queue_timeout=_int(fields.get("queue_timeout")),
             cause=fields.get("cause"),
             interim_correct=None if state.terminal or "right" not in fields else fields["right"] == "1",
-            priority=int(fields["priority"]),
+            priority=int(fields.get("priority", DEFAULT_PRIORITY)),
             gpu=fields.get("gpu"),
-            queue_key=fields["place"],
+            queue_key=fields.get("place"),
             name=fields.get("name"),
         )
 

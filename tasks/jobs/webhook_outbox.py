@@ -57,7 +57,7 @@ class Due:
     @classmethod
     def from_reply(cls, reply: Sequence[Any]) -> Self:
         """Parse the reply of `lua/take_webhook.lua` about a webhook that is kept."""
-        delivery = Delivery(**json.loads(reply[2]))
+        delivery = Delivery.from_wire(json.loads(reply[2]))
         return cls(text(reply[0]), Webhook(**json.loads(reply[1])), delivery.attempts, text(reply[3]))
 
 

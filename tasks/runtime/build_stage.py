@@ -244,7 +244,7 @@ def _would_fail_again(fault: KernelFault) -> bool:
 
 def _without_paths(fault: KernelFault, kernel_run: KernelRun) -> KernelFault:
     message, text = (without_machine_paths(each, kernel_run.folder) for each in (fault.message, fault.log))
-    return KernelFault(fault.status, message, text, compiled=fault.compiled)
+    return KernelFault(fault.status, message, text, compiled=fault.compiled, lacks=fault.lacks)
 
 
 def _told_of_dry_run(kernel_run: KernelRun) -> dict[str, Any]:

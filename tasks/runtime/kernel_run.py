@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from backends.base import Artifact
+from backends.base import Artifact, ReferenceArguments
 from domain.determinism import Determinism
 from domain.fault import InfrastructureFault, KernelFault, OutputFault, exception_chain
 from domain.gradients import GradientPlan
@@ -130,6 +130,12 @@ class KernelRun:
         """Device memory of its runner before the runner's first job, in bytes; None if unknown."""
         self._upper_bound_ms = math.inf
         self._spent_s = 0.0
+
+    @property
+    def given(self) -> ReferenceArguments | None:
+        """The reference's arguments, which a candidate gets; None for a reference, and for a kernel alone."""
+        reference = self.reference.loaded if self.reference is not None else None
+        return reference.arguments if reference is not None else None
 
     @property
     def open_session(self) -> Session:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from domain.fault import KernelFault
 from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
@@ -346,13 +347,16 @@ class Timekeeper:
             ONE_QUEUE if in_one_queue(kernel_run) else None,
             HELD_UP if self._streamed_for_delay and kernel_run is self.rounds.candidate else None,
         ]
-        too_fast = impossible(
+        finding = partial(
+            impossible,
             timing.latency_ms,
-            self.rounds.written_bytes(kernel_run),
-            self.worker.ceilings(),
+            ceilings=self.worker.ceilings(),
             calls=timing.calls_per_window,
             resolution_ms=timing.resolution_us / 1e3,
         )
+        # What a call certainly wrote takes a search, which is idle where all of its outputs could have been written.
+        suspicious = finding(self.rounds.output_bytes(kernel_run)) is not None
+        too_fast = finding(self.rounds.written_bytes(kernel_run)) if suspicious else None
         method = "; ".join([timing.method, *filter(None, remarks)])
         return replace(timing, method=method, flags=[*timing.flags, *([too_fast] if too_fast is not None else [])])
 

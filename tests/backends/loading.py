@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.base import Artifact, Executable, Target
+from backends.base import Artifact, Executable, ReferenceArguments, Target
 from backends.registry import backend
 from domain.contract import IOContract
 from domain.fault import KernelFault
@@ -28,12 +28,15 @@ def kernel(source: str, kernel_type: str = "torch", io: dict[str, Any] | None = 
     return Kernel(dedent(source), KernelType(kernel_type), contract, metadata)
 
 
-def loaded(given: Kernel, folder: Path, target: Target = CPU, init: list[Any] | None = None) -> Executable:
-    """Built, then loaded."""
+def loaded(
+    given: Kernel, folder: Path, target: Target = CPU, init: list[Any] | None = None, like: Executable | None = None
+) -> Executable:
+    """Built, then loaded: with constructor arguments of a reference, or all that `like` gives as one."""
     with torch.random.fork_rng():
         serving = backend(given.kernel_type)
         artifact = serving.build(given, folder, target)
-        return serving.load(given, folder, target, artifact, init, SEED)
+        arguments = like.arguments() if like is not None else ReferenceArguments(init)
+        return serving.load(given, folder, target, artifact, arguments, SEED)
 
 
 def built(given: Kernel, folder: Path, target: Target = CPU) -> Artifact:

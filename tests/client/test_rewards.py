@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -163,6 +164,19 @@ def test_a_kernel_that_needs_a_gpu_has_no_reward_where_there_is_none() -> None:
     assert Shaping().of_result(judged("wrong_result", gpu_name=None)).reward == 0.0
 
 
+@pytest.mark.parametrize(
+    ("lacks", "gpu_name", "reward"),
+    [("gpu", None, None), ("gpu", "NVIDIA H200", 0.0), ("part", "NVIDIA H200", None), (None, None, 0.0)],
+)
+def test_only_what_the_worker_lacks_leaves_a_kernel_unjudged(
+    lacks: str | None, gpu_name: str | None, reward: float | None
+) -> None:
+    result = judged("unsupported", gpu_name=gpu_name)
+    kernel = {**result.raw["kernel_exec_result"], "worker_lacks": lacks}
+    found = dataclasses.replace(result, raw={**result.raw, "kernel_exec_result": kernel})
+    assert Shaping().of_result(found).reward == reward
+
+
 @pytest.mark.parametrize("shaping", [{"failed": 1.0}, {"no_code": 2.0}, {"speed": -1.0}, {"cap": 0.5}])
 def test_a_shaping_that_pays_for_failing_is_refused(shaping: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="below correct"):
@@ -320,7 +334,7 @@ def test_a_kernel_that_its_worker_cannot_run_is_warned_of(url: str, caplog: pyte
     options: Any = {"num_trials": 6, "budget": "quick"}
     assert KernelReward(url, options=options)([needs_gpu], reference=[TWICE]) == [None]
     (warning,) = caplog.messages
-    assert warning.startswith("1 of 1 completions have no reward, because their worker has no GPU")
+    assert warning.startswith("1 of 1 completions have no reward, because their worker lacks what they need")
     assert "[2J" in warning and warning.isprintable()
-    with pytest.raises(RuntimeError, match="their worker has no GPU, and they need one"):
+    with pytest.raises(RuntimeError, match="their worker lacks what they need"):
         compute_score("kernels", needs_gpu, TWICE, url=url, **options)

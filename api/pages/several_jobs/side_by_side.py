@@ -24,9 +24,7 @@ ADDED, REMOVED, PLACE, SAME = "added", "removed", "place", "same"
 _KINDS = {"+": ADDED, "-": REMOVED, "@": PLACE}
 
 
-def template_values(
-    views: tuple[JobView, JobView], sources: tuple[str | None, str | None], now: float
-) -> dict[str, Any]:
+def template_values(views: Sequence[JobView], sources: tuple[str | None, str | None], now: float) -> dict[str, Any]:
     """The values of the template `side_by_side.html`; `sources` where they are stored, `now` in epoch seconds."""
     sides = {name: row(view, now) for name, view in zip((FIRST, SECOND), views, strict=True)}
     completed = {name: side.view for name, side in sides.items() if side.view.state is State.COMPLETED}

@@ -94,7 +94,7 @@ def _judged(one: Summary | None) -> bool:
     """Whether the verdict says something about the kernel."""
     if one is None or one.verdict == Status.REFERENCE_FAILED:
         return False
-    return one.verdict != Status.UNSUPPORTED or one.device != "cpu"
+    return one.verdict != Status.UNSUPPORTED or one.worker_lacks is None
 
 
 def _correct(one: Summary | None) -> bool:

@@ -23,7 +23,7 @@ from kernel_eval_client.untrusted_text import plain
 _log = logging.getLogger("kernel_eval_client")
 MEND = {
     "reference_failed": "their reference fails; correct it in the data set",
-    "unsupported": "their worker has no GPU, and they need one; choose a service whose workers have GPUs",
+    "unsupported": "their worker lacks what they need; choose a service whose workers have it",
 }
 """What to do about a result that says nothing about its completion, by verdict."""
 Reference = str | KernelLike
@@ -35,9 +35,9 @@ class KernelReward:
     """Rewards completions for correct and fast kernels. TRL's GRPO calls it: `reward(completions, reference=[...])`.
 
     A failure of the service gives no reward: None with `errors="none"`, which TRL excludes from its means, and an
-    exception with `errors="raise"`. A reference that fails gives None too, and so does a kernel that needs a GPU where
-    the worker has none; both log a warning. A request at fault for another reason than the completion always raises: a
-    key, an option, an invalid reference, arguments.
+    exception with `errors="raise"`. A reference that fails gives None too, and so does a kernel that needs what the
+    worker lacks, such as a GPU; both log a warning. A request at fault for another reason than the completion always
+    raises: a key, an option, an invalid reference, arguments.
     """
 
     url: str | None = None

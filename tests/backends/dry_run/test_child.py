@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from backends.base import Task
+from backends.dry_run.child import World, dry_run
 from backends.dry_run.example import Example
+from backends.extensions.jit_build import Extensions
 from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.result import Status
@@ -139,6 +142,25 @@ def test_a_compile_error_on_a_way_that_was_guessed_is_left_to_the_run(condition:
     given = late(IN_CALL.replace("assert x.dim() == 2", f"assert {condition}").replace("=SOURCE", "=SOURCE + 'no C++'"))
     told = in_builder(given, tmp_path, H200).facts["dry_run"]
     assert told["ended"] == "stopped" and "not certain" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_certain"),
+    [
+        ("ptxas fatal   : Memory allocation failure", False),
+        ("`ptxas` failed with error code -11", False),
+        ("ptxas fatal   : Parsing error near '1': syntax error", True),
+    ],
+)
+def test_a_compiler_that_lacks_memory_in_a_dry_run_is_left_to_the_run(
+    text: str, is_certain: bool, tmp_path: Path
+) -> None:
+    def follow(_: World) -> None:
+        raise KernelFault(Status.COMPILE_ERROR, "calling f: PTXASError", text)
+
+    run = dry_run(Extensions(tmp_path, H200), Task(), follow)
+    assert (run.fault is not None) is is_certain
+    assert is_certain or "the run has more" in str(run.reason)
 
 
 @pytest.mark.slow

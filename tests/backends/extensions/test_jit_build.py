@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.base import Artifact, Executable, Target
+from backends.base import NO_REFERENCE, Artifact, Executable, Target
 from backends.extensions import jit_build
 from backends.languages.registry import cache_variables
 from backends.registry import backend
@@ -76,7 +76,7 @@ def in_builder(
 
 
 def in_runner(given: Kernel, folder: Path, artifact: Artifact, target: Target = CPU) -> Executable:
-    return backend(given.kernel_type).load(given, folder, target, artifact, None, SEED)
+    return backend(given.kernel_type).load(given, folder, target, artifact, NO_REFERENCE, SEED)
 
 
 PYTHON_MODULE = """

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import torch
 
-from backends.base import Executable
+from backends.base import NO_REFERENCE, Executable
 from backends.python.base import PythonBackend
 from backends.source.entry_point import Entry
 from domain.kernel import Kernel
@@ -60,7 +60,7 @@ def _returning_tensors(maker: Callable[[], Any]) -> Callable[[], Any]:
 
 def _loaded(submitted: Kernel, folder: Path) -> Executable:
     backend = ArrayBackend()
-    return backend.load(submitted, folder, CPU, backend.build(submitted, folder, CPU), None, SEED)
+    return backend.load(submitted, folder, CPU, backend.build(submitted, folder, CPU), NO_REFERENCE, SEED)
 
 
 def test_a_backend_converts_the_arguments_and_the_sources_own_inputs(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_source_can_be_inspected(tmp_path: Path) -> None:
 )
 def test_constructor_arguments_of_the_source(init: str, tmp_path: Path) -> None:
     executable = loaded(kernel(f"{LINEAR}\ndef get_init_inputs():\n    return {init}"), tmp_path, init=[1, 2, 3])
-    assert executable.init_inputs() is not None
+    assert executable.arguments().init is not None
     assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
 
 
@@ -160,7 +160,7 @@ def test_a_list_and_a_dict_may_be_two_arguments(tmp_path: Path) -> None:
 
 def test_constructor_arguments_of_the_reference(tmp_path: Path) -> None:
     executable = loaded(kernel(LINEAR), tmp_path, init=[4])
-    assert executable.init_inputs() is None
+    assert executable.arguments().init is None
     assert executable.call([torch.ones(2, 4)]).shape == (2, 3)
     assert loaded(kernel(RELU), tmp_path, init=[4]).call([torch.ones(1)]).tolist() == [1.0]
     own = f"{LINEAR}\ndef get_init_inputs():\n    return [99]"
@@ -172,6 +172,30 @@ def test_a_source_with_another_number_of_constructor_arguments_gets_its_own(own:
     source = LINEAR.replace("features, out=3", "features=4, out=3")
     executable = loaded(kernel(f"{source}\ndef get_init_inputs():\n    return {own}"), tmp_path, init=[7])
     assert executable.call([torch.ones(2, 4)]).shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    "parameters", ["rows, columns", "columns, rows", "*, columns, rows", "rows, *, columns", "columns, depth=9, rows=0"]
+)
+@pytest.mark.parametrize("own", ["", "\ndef get_init_inputs(): return [8, 9]"])
+def test_constructor_arguments_reach_the_parameters_of_their_names(parameters: str, own: str, tmp_path: Path) -> None:
+    source = """
+class {}(nn.Module):
+    def __init__(self, {}):
+        super().__init__()
+        self.shape = rows, columns
+    def forward(self, x): return x.expand(self.shape)
+"""
+    reference = source.format("Model", "rows, columns") + "def get_init_inputs(): return [2, 3]"
+    given = kernel(source.format("ModelNew", parameters) + own)
+    executable = loaded(given, tmp_path, like=loaded(kernel(reference), tmp_path))
+    assert executable.call([torch.ones(1)]).shape == (2, 3)
+
+
+def test_other_names_get_constructor_arguments_by_position(tmp_path: Path) -> None:
+    reference = loaded(kernel(f"{LINEAR}\ndef get_init_inputs(): return [4, 2]"), tmp_path)
+    own = LINEAR.replace("features, out=3", "size, to").replace("Linear(features, out)", "Linear(size, to)")
+    assert loaded(kernel(own), tmp_path, like=reference).call([torch.ones(1, 4)]).shape == (1, 2)
 
 
 def test_a_constructor_that_fails(tmp_path: Path) -> None:

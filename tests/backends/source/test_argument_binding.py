@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from domain.fault import KernelFault
+from domain.kernel import Kernel
 from tests.backends.loading import kernel, loaded, tensor
 
 PAIR = [torch.full((2,), 3.0), torch.full((2,), 5.0)]
@@ -51,6 +52,27 @@ def test_a_reference_s_inputs_reach_the_keyword_only_parameters_of_a_kernel(tmp_
     source = "def kernel_fn(x, *, block=2, mask): return (x - mask) * block"
     assert outputs(source, tmp_path, PAIR).tolist() == [-4.0, -4.0]
     assert outputs(source, tmp_path, [*PAIR, 7]).tolist() == [-4.0, -4.0]  # No number of another kernel is the block.
+
+
+REFERENCES = {
+    "by position": kernel("def kernel_fn(x, mask): return x - mask"),
+    "by keyword": kernel("def kernel_fn(x, *, eps=1.0, mask): return x - mask"),
+    "by a contract": kernel(
+        "def kernel_fn(x, mask): return x - mask",
+        io={"args": [tensor("x", 2), tensor("mask", 2), tensor("out", 2, role="output")]},
+    ),
+}
+
+
+@pytest.mark.parametrize("reference", REFERENCES.values(), ids=REFERENCES)
+@pytest.mark.parametrize("own", ["", "\ndef get_inputs(): return []"])
+@pytest.mark.parametrize("parameters", ["x, *, mask", "*, mask, x", "mask, *, x", "*, mask, eps=1.0, x"])
+def test_a_reference_s_inputs_reach_keyword_only_parameters_by_name(
+    reference: Kernel, parameters: str, own: str, tmp_path: Path
+) -> None:
+    given = kernel(f"def kernel_fn({parameters}): return x - mask{own}")
+    executable = loaded(given, tmp_path, like=loaded(reference, tmp_path))
+    assert executable.call(PAIR).tolist() == [-2.0, -2.0]
 
 
 def test_inputs_by_name_for_a_keyword_only_parameter_with_a_default_are_told(tmp_path: Path) -> None:

@@ -12,25 +12,25 @@ from backends.source.error_report import BUILD_FAILED, fault
 from backends.source.incomplete_toolkit import missing_part
 from domain.fault import may_pass_again
 from domain.result import Status
+from tests.backends.extensions.test_jit_build import with_nvcc
 
 LACKS = {
     "a header of CUDA's": ("/tmp/a/k.cu:3:10: fatal error: cuda_fp8.h: No such file or directory", "cuda_fp8.h is"),
     "a library's": ("main.cpp:1:10: fatal error: cublas_v2.h: No such file or directory", "cublas_v2.h is missing"),
     "a header that a package includes": (
-        "/env/lib/python3.11/site-packages/tilelang/src/tl_templates/cuda/common.h:5:10: fatal error: nothing.h: "
-        "No such file or directory",
+        "HOME/lib/site-packages/tilelang/cuda/common.h:1:10: fatal error: nothing.h: No such file or directory",
         "nothing.h is missing",
     ),
     "a header that the toolkit includes": (
-        "/usr/local/cuda-13.0/include/crt/a.h:5:10: fatal error: b.h: No such file or directory",
-        "b.h is missing",
+        "HOME/cuda-13.0/include/crt/a.h:1:10: fatal error: nothing.h: No such file or directory",
+        "nothing.h is missing",
     ),
     "torch's CUDA part": (
         "k.cu:3:10: fatal error: ATen/cuda/CUDAConfig.h: No such file or directory",
         "torch has no CUDA part",
     ),
     "CUTLASS": ("k.cu:3:10: fatal error: cutlass/cutlass.h: No such file or directory", "the package nvidia-cutlass"),
-    "a library to link": ("/bin/ld: cannot find -lcuda: No such file or directory", "libcuda is missing"),
+    "a library to link": ("/bin/ld: cannot find -lcufft: No such file or directory", "libcufft is missing"),
     "nvcc": ("/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found", "/usr/local/cuda/bin/nvcc is missing"),
     "nvcc as an exception": (
         "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
@@ -41,10 +41,11 @@ LACKS = {
     "nvcc's host compiler": ("nvcc fatal   : Cannot find compiler 'g++' in PATH", "g++ is missing"),
     "a fit compiler": (
         "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later",
-        "does not go with",
+        "does not fit",
     ),
     "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
+LIBRARY_FILES = ("lib/site-packages/tilelang/cuda/common.h", "cuda-13.0/include/crt/a.h")
 
 
 @pytest.fixture
@@ -53,50 +54,67 @@ def nothing_but_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "toolkit"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "nvcc").touch()
+    for file in LIBRARY_FILES:
+        (home / file).parent.mkdir(parents=True)
+        (home / file).write_text("#include <nothing.h>\n")
     monkeypatch.setenv("CUDA_HOME", str(home))
     return home
 
 
 @pytest.mark.parametrize(("line", "says"), LACKS.values(), ids=LACKS)
-@pytest.mark.usefixtures("nothing_but_nvcc")
-def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str) -> None:
+def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str, nothing_but_nvcc: Path) -> None:
     if "torch" in says and torch.version.cuda is not None:
         pytest.skip("this torch has its CUDA part")
-    part = missing_part(f"[1/2] nvcc -c k.cu\n{line}\nninja: build stopped\n", "import tilelang")
+    line = line.replace("HOME", str(nothing_but_nvcc))
+    part = missing_part(f"[1/2] nvcc -c k.cu\n{line}\nninja: build stopped\n", "sm_90")
     assert part is not None and says in part
 
 
 @pytest.mark.parametrize(
-    ("line", "source"),
+    "line",
     [
-        ("k.cu:3:10: fatal error: my_header.h: No such file or directory", ""),
-        ("k.cu:3:10: fatal error: cuda_helpers.h: No such file or directory", ""),
-        ("k.cu:3:10: fatal error: cublas_utils.h: No such file or directory", ""),
-        ("k.cu:3:10: fatal error: nccl_helpers.h: No such file or directory", ""),
-        ("/usr/bin/ld: cannot find -lmine: No such file or directory", ""),
-        ("nvcc fatal   : Unsupported gpu architecture 'sm_10'", "extra_cuda_cflags=['-arch=sm_10']"),
-        (
-            "nvcc fatal   : Unsupported gpu architecture 'compute_70'",
-            'extra_cuda_cflags=[f"-gencode=arch=compute_{cc},code=sm_{cc}"]',
-        ),
-        ("nvcc fatal   : Failed to preprocess host compiler properties.", 'extra_cuda_cflags=["-ccbin", "g++-9"]'),
-        ("nvcc fatal   : Compiler 'g++-9' in PATH not found", 'extra_cuda_cflags=["-ccbin=g++-9"]'),
-        ("k.cu:3:2: error: #error unsupported GNU version!", ""),
-        ('k.cu(3): error: identifier "cuda_fp8.h: No such file" is undefined', ""),
+        "k.cu:3:10: fatal error: my_header.h: No such file or directory",
+        "k.cu:3:10: fatal error: cuda_helpers.h: No such file or directory",
+        "k.cu:3:10: fatal error: cublas_utils.h: No such file or directory",
+        "k.cu:3:10: fatal error: nccl_helpers.h: No such file or directory",
+        "/usr/bin/ld: cannot find -lmine: No such file or directory",
+        "k.cu:3:2: error: #error unsupported GNU version!",
+        'k.cu(3): error: identifier "cuda_fp8.h: No such file" is undefined',
     ],
 )
 @pytest.mark.usefixtures("nothing_but_nvcc")
-def test_what_the_source_asks_for_is_its_own(line: str, source: str) -> None:
-    assert missing_part(f"{line}\n", source) is None
+def test_what_the_source_asks_for_is_its_own(line: str) -> None:
+    assert missing_part(f"{line}\n", "sm_90") is None
 
 
 @pytest.mark.parametrize("header", ["cuda/mine.cuh", "cub/mine.cuh", "cuda_fp16.h", "thrust/no_such_header.h"])
 def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing_but_nvcc: Path) -> None:
     line = f"k.cu:3:10: fatal error: {header}: No such file or directory\n"
-    assert missing_part(line, "") is not None
+    assert missing_part(line, "sm_90") is not None
     for place in ("include/cccl/cub", "include/cccl/thrust", "include/cccl/cuda", "include/cuda_fp16.h"):
         (nothing_but_nvcc / place).mkdir(parents=True)
-    assert missing_part(line, "") is None
+    assert missing_part(line, "sm_90") is None
+
+
+@with_nvcc
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sh: 1: nvcc: not found",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
+        "g++: fatal error: cannot execute 'cc1plus': execvp: No such file",
+        "nvcc fatal   : Cannot find compiler 'g++' in PATH",
+        "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version!",
+        "nvcc fatal   : Unsupported gpu architecture 'sm_10'",
+        "nvcc fatal   : Failed to preprocess host compiler properties.",
+        "nvcc fatal   : Compiler 'g++-9' in PATH not found",
+        "/usr/include/stdio.h:1:10: fatal error: nothing.h: No such file or directory",
+        "/usr/include/stdio.h:1:10: fatal error: bits/types.h: No such file or directory",
+    ],
+)
+def test_what_is_not_missing_is_the_sources_choice_or_a_text_that_its_static_assert_prints(line: str) -> None:
+    text = f'k.cu(3): error: static assertion failed with "\n{line}\n"\n  static_assert(false, TEXT);\n'
+    assert missing_part(text, "sm_90") is None
 
 
 @pytest.mark.parametrize("text", [f"{BUILD_FAILED} 'e'\n/bin/sh: 1: nvcc: not found", "'tileiras' compiler not found"])
@@ -109,14 +127,16 @@ def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path:
     assert told.status is Status.COMPILE_ERROR
 
 
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_what_the_operator_mends_is_built_again(tmp_path: Path) -> None:
     error = RuntimeError(f"{BUILD_FAILED} 'e': [1/2] nvcc\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found")
     told = fault(error, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
     assert told.status is Status.UNSUPPORTED and may_pass_again(told.message)
 
 
+@pytest.mark.usefixtures("nothing_but_nvcc")
 def test_a_build_that_lacks_a_header_is_unsupported(tmp_path: Path) -> None:
-    line = "/usr/local/cuda/include/cuda_fp16.h:9:10: fatal error: nv/target: No such file or directory"
+    line = "k.cu:9:10: fatal error: nv/target: No such file or directory"
     told = fault(
         RuntimeError(f"{BUILD_FAILED} 'e': [1/2] nvcc\n{line}"), "calling f", tmp_path, Target("cuda:0", "sm_90")
     )

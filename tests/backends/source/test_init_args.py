@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from backends.base import ReferenceArguments
 from backends.source.init_args import from_wire, to_wire
 from domain.value import Unserializable, decode, leaves
 
@@ -16,7 +17,7 @@ ITSELF.append(ITSELF)
 
 
 def crossed(init: list[Any] | None) -> list[Any] | None:
-    return from_wire(decode(json.loads(json.dumps(to_wire(init)))))
+    return from_wire(decode(json.loads(json.dumps(to_wire(ReferenceArguments(init)))))).init
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,14 @@ def test_what_crosses_comes_as_it_was(init: list[Any] | None) -> None:
 )
 def test_what_does_not_is_named_in_its_place(value: Any, words: str) -> None:
     assert crossed([8, {"deep": (value,)}]) == [8, {"deep": (Unserializable(words),)}]
+
+
+def test_names_cross_and_another_form_is_nothing() -> None:
+    given = ReferenceArguments([1], ["a"], ["x", "mask"])
+    wire = to_wire(given)
+    assert from_wire(decode(wire)) == given and from_wire(None) == ReferenceArguments()
+    for other in ([1], {"init": [1]}, {**vars(given), "init_names": 1}, {**vars(given), "init": {}}):
+        assert from_wire(other) == ReferenceArguments()
 
 
 def test_what_contains_itself_ends_somewhere() -> None:

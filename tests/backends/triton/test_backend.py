@@ -101,6 +101,29 @@ def test_interpreted(tmp_path: Path, source: str, io: dict[str, Any], metadata: 
     assert built(given, tmp_path).facts["interpreted"] is True
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("triton.compile(SOURCE)", Status.UNSUPPORTED, "no GPU, and the source asks for one"),
+        (
+            "triton.compile(SOURCE, target=triton.backends.compiler.GPUTarget('cuda', 90, 32))",
+            Status.UNSUPPORTED,
+            "no GPU, and Triton's interpreter",
+        ),
+        ("add.cache_keys", Status.COMPILE_ERROR, "no attribute 'cache_keys'"),
+    ],
+)
+def test_a_compiler_called_at_import_needs_a_gpu(line: str, status: Status, says: str, tmp_path: Path) -> None:
+    signature = (
+        "{'x_ptr': '*fp32', 'y_ptr': '*fp32', 'output_ptr': '*fp32', 'n_elements': 'i32', 'BLOCK_SIZE': 'constexpr'}"
+    )
+    source = f"SOURCE = triton.compiler.ASTSource(add, {signature}, {{'BLOCK_SIZE': 256}})"
+    fault = refusal(of(f"import triton.backends.compiler\n{ADD}{WRAPPER}\n{source}\n{line}\n", None), tmp_path)
+    assert fault.status is status and says in fault.message
+
+
 @pytest.mark.usefixtures("interpreter")
 def test_scalars_may_change_between_calls(tmp_path: Path) -> None:
     given = of(ADD, contract(*TENSORS, N, BLOCK, grid=CDIV))

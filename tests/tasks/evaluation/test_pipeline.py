@@ -18,7 +18,7 @@ from domain.fault import InfrastructureFault, JobCancelled, KernelFault
 from domain.flags import FlagCode
 from domain.job import Stage
 from domain.request import Request
-from domain.result import Status
+from domain.result import Lack, Status
 from profiling.gpu.xid_errors import CardError
 from tasks.correctness import trials
 from tasks.correctness.distribution_check import DistributionCheck
@@ -308,6 +308,39 @@ def test_a_reference_gives_a_candidate_dtypes_too_and_what_cannot_cross_is_named
     fault = judged(worker, candidate, kernel(reference.format("F.gelu"))).outcome
     assert fault.status is Status.RUNTIME_ERROR
     assert "get_init_inputs()" in str(fault.message) and "gelu): define it here too" in str(fault.message)
+
+
+@pytest.mark.parametrize(
+    ("body", "lacks"), [("x.cuda()", Lack.GPU), ("object()", None), ("__import__('helion_of_tomorrow')", None)]
+)
+def test_only_what_the_worker_lacks_is_told_as_such(worker: WorkerContext, body: str, lacks: Lack | None) -> None:
+    source = f"def kernel_fn(x): return {body}\ndef get_inputs(): return [torch.ones(4)]"
+    outcome = judged(worker, kernel(source)).outcome
+    assert outcome.status is not Status.PASSED and outcome.worker_lacks is lacks
+
+
+IN_ORDER = """
+class {}(nn.Module):
+    def __init__(self, {}):
+        super().__init__()
+        self.scale, self.shift = scale, shift
+    def forward(self, {}):
+        return x * self.scale + y * self.shift
+def get_inputs():
+    return [torch.randn(8), torch.randn(8)]
+def get_init_inputs():
+    return {}
+"""
+
+
+def test_arguments_reach_the_parameters_of_their_names_or_the_result_says_what_they_were(worker: WorkerContext) -> None:
+    reference = kernel(IN_ORDER.format("Model", "scale, shift", "x, y", "[2.0, 3.0]"))
+    named = kernel(IN_ORDER.format("ModelNew", "shift, scale", "*, y, x", "[3.0, 2.0]"))
+    assert judged(worker, named, reference).outcome.status is Status.PASSED
+    others = IN_ORDER.format("ModelNew", "b, a", "x, y", "[3.0, 2.0]").replace("= scale, shift", "= a, b")
+    outcome = judged(worker, kernel(others), reference).outcome
+    assert outcome.status is Status.WRONG_RESULT
+    assert "its constructor got the reference's arguments (2.0, 3.0), and not those" in str(outcome.message)
 
 
 TRITON_ADD = """
