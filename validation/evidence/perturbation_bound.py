@@ -33,7 +33,7 @@ MOVE_SIGNS = (1, -1, 2)
 run uses other random moves, because an output may by luck have hardly moved."""
 HEADROOM = 16.0
 """Minimum ratio of the dtype's largest number to a reference output that counts: intermediate values may be larger.
-None of them is a float8, and a quantiser scales its outputs to the largest: a unit in the last place is allowed then."""
+None of them is a float8, to the largest of which quantisers scale: a unit in the last place is allowed then."""
 MOST_ELEMENTS = 1 << 25
 """Maximum elements of the outputs that are checked: each takes a dozen float64 temporaries."""
 
