@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
-from backends.interpreter import block_operators, device_guard, gpu_functions, launches, libdevice, reductions
+from backends.interpreter import block_operators, device_guard, gpu_functions, launches, libdevice, loops, reductions
 from backends.source.error_report import NotInterpreted
 
 _Array = np.ndarray[Any, Any]
@@ -61,6 +61,7 @@ def install() -> None:
     device_guard.install()
     gpu_functions.install()
     launches.install()
+    loops.install()
     reductions.install()
     libdevice.install(_decoded, _as_stored)
 

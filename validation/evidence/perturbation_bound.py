@@ -23,7 +23,7 @@ from domain.value import leaves
 from validation.compare.bitwise import bits
 from validation.compare.comparison import describe_element
 from validation.compare.rounding_boundary import rows_in
-from validation.compare.tolerance import Tolerance
+from validation.compare.tolerance import Tolerance, strict
 
 SHARE = 8.0
 """Inputs move by rtol divided by this; an output may move this many times as far as it did then. Inputs of a dtype that
@@ -32,7 +32,8 @@ MOVE_SIGNS = (1, -1, 2)
 """Signs of the runs with moved inputs. Opposite signs move inputs oppositely, which breaks a tie both ways. The third
 run uses other random moves, because an output may by luck have hardly moved."""
 HEADROOM = 16.0
-"""Minimum ratio of the dtype's largest number to a reference output that counts: intermediate values may be larger."""
+"""Minimum ratio of the dtype's largest number to a reference output that counts: intermediate values may be larger.
+None of them is a float8, to the largest of which quantisers scale: a unit in the last place is allowed then."""
 MOST_ELEMENTS = 1 << 25
 """Maximum elements of the outputs that are checked: each takes a dozen float64 temporaries."""
 
@@ -137,10 +138,12 @@ def _output(
         for run in moves:
             settled &= bits(expected) == bits(run)
         return _summary(index, settled & (bits(actual) != bits(expected)), settled, expected, actual)
-    largest = torch.finfo(expected.dtype).max / HEADROOM
+    largest, rtol = torch.finfo(expected.dtype).max / HEADROOM, tolerance.rtol
     exact_values, reference_values, candidate_values = (
         tensor.to(torch.float64) for tensor in (exact, expected, actual)
     )
+    if expected.element_size() == 1 and bool((exact_values.isfinite() & (exact_values.abs() > largest)).any()):
+        largest, rtol = largest * HEADROOM, max(rtol, strict(expected.dtype).rtol)
     noise = torch.zeros_like(exact_values)
     for run in moves:
         noise = torch.maximum(noise, (run.to(torch.float64) - exact_values).abs())
@@ -153,7 +156,7 @@ def _output(
             unsound=f"the reference leaves the range of {str(expected.dtype).removeprefix('torch.')} there"
         )
     noise = torch.where(settled, noise, 0.0)
-    allowed = tolerance.atol + tolerance.rtol * exact_values.abs() + share * (noise.amax() if tied else around(noise))
+    allowed = tolerance.atol + rtol * exact_values.abs() + share * (noise.amax() if tied else around(noise))
     if bool((settled & ((reference_values - exact_values).abs() > allowed)).any()):
         return NoiseCheck(unsound="the reference is itself not within tolerance of its own float64 run there")
     wrong = settled & ~(candidate_values.isfinite() & ((candidate_values - exact_values).abs() <= allowed))

@@ -524,3 +524,36 @@ def test_an_autotuner_s_parameter_given_to_the_launch_too_is_named_as_triton_doe
     source = source.replace("x[half].numel())", "x[half].numel(), BLOCK=16)")
     with pytest.raises(AssertionError, match=r"^runtime_error: .*Conflicting meta-parameters: BLOCK"):
         answer(launched, source, drawn(torch.float32)[0])
+
+
+COUNTED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def fill(ends_ptr, out_ptr, SIZE: tl.constexpr):
+    for i in LOOP:
+        for j in range(SIZE):
+            wide = i.to(tl.int64) * SIZE
+            tl.static_assert(wide.dtype == tl.int64 and j.dtype == tl.int32)
+            tl.store(out_ptr + wide + j, (i - 3) // 2 * 10 + j)
+    for k in tl.static_range(2):
+        tl.static_assert(k < 2)
+
+def kernel_fn(ends):
+    out = torch.full((4, 4), -1, dtype=torch.int32)
+    fill[(1,)](ends, out, SIZE=4)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    "loop", ["range(tl.load(ends_ptr), tl.load(ends_ptr + 1))", "tl.range(0, 4, num_stages=2)", "range(4)"]
+)
+def test_a_loop_s_counter_is_a_tensor(loop: str, answer: Answer) -> None:
+    """Its division rounds towards zero, as on a GPU."""
+    source = COUNTED.replace("LOOP", loop)
+    rows = torch.tensor([-10, -10, 0, 0], dtype=torch.int32)
+    expected = rows[:, None] + torch.arange(4, dtype=torch.int32)
+    assert torch.equal(answer(launched, source, torch.tensor([0, 4], dtype=torch.int32)), expected)

@@ -94,3 +94,37 @@ def test_what_leaves_the_functions_domain_is_no_jump(worker: WorkerContext, refe
     owner = kernel(source.format("Model", reference) + with_a_zero)
     outcome = judged(worker, kernel(source.format("ModelNew", candidate)), owner).outcome
     assert outcome.status is Status.WRONG_RESULT, outcome.message
+
+
+FLOAT4 = """
+class {name}(nn.Module):
+    def forward(self, x):
+        blocks = x.float().unflatten(-1, (-1, 16))
+        scales = (blocks.abs().amax(-1, keepdim=True) / 6).to(torch.float8_e4m3fn)
+        sizes = {quotient}
+        ends = torch.tensor([{ends}], dtype=sizes.dtype)
+        codes = (torch.bucketize(sizes.abs(), ends) + 8 * (sizes < 0)).to(torch.uint8).flatten(-2)
+        return (codes[..., ::2] | codes[..., 1::2] << 4).view(torch.float4_e2m1fn_x2), scales.squeeze(-1)
+"""
+ENDS = "0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5"
+
+
+@pytest.mark.parametrize(
+    ("quotient", "ends", "status"),
+    [
+        ("blocks * scales.float().reciprocal()", ENDS, Status.PASSED),
+        ("blocks * scales.float().reciprocal()", ENDS.replace("3.5", "3.52"), Status.WRONG_RESULT),
+        ("(blocks / scales.float()).where(blocks.abs() != 0.5, 2.0)", ENDS, Status.WRONG_RESULT),
+    ],
+)
+def test_a_quantiser_may_break_exact_ties_either_way(
+    worker: WorkerContext, quotient: str, ends: str, status: Status
+) -> None:
+    """One in 400 numbers of bfloat16 lies half-way between two of float4, and a reciprocal rounds it off there."""
+    inputs = "def get_inputs():\n    return [torch.randn(64, 512, dtype=torch.bfloat16)]\n"
+    reference = kernel(FLOAT4.format(name="Model", quotient="blocks / scales.float()", ends=ENDS) + inputs)
+    candidate = kernel(FLOAT4.format(name="ModelNew", quotient=quotient, ends=ends))
+    outcome = judged(worker, candidate, reference).outcome
+    assert outcome.status is status and outcome.comparison is not None, outcome.message
+    assert outcome.comparison.strict is not None
+    assert outcome.comparison.strict["mismatch_count"] > 1e-3 * outcome.comparison.element_count

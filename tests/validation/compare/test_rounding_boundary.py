@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from validation.compare.rounding_boundary import explained_by_jumps, few_are_wrong, few_enough
+from validation.compare.rounding_boundary import TIED_SHARE, explained_by_jumps, few_are_wrong, few_enough
 from validation.compare.tolerance import requested
 
 TOLERANCE = requested(1e-3, 1e-3)
@@ -34,6 +34,14 @@ def test_what_no_run_gives_is_wrong(dtype: torch.dtype) -> None:
 
 def test_between_the_sides_of_a_jump_is_neither() -> None:
     assert not given([0.0, 1.0], [0.0, 0.5], [0.0, 1.0], [0.0, 0.0])
+
+
+def test_each_half_of_a_byte_may_be_explained_by_a_run_of_its_own() -> None:
+    assert given([0x35], [0x46], [0x36], [0x45], dtype=torch.uint8)
+    assert given([0x35], [0x46], [0x36], [0x46], dtype=torch.uint8) and given([-7], [-8], [-8], dtype=torch.int8)
+    assert not given([0x35], [0x46], [0x36], [0x36], dtype=torch.uint8), "no run changes the upper half"
+    assert not given([0x35], [0x47], [0x36], [0x45], dtype=torch.uint8), "no run has the lower half's value"
+    assert not given([0x3035], [0x4035], [0x4036], dtype=torch.int32), "numbers of more bits are whole"
 
 
 def test_nan_and_infinity_are_excused_by_nothing_else() -> None:
@@ -80,6 +88,16 @@ def test_an_error_near_the_tolerance_is_no_jump() -> None:
 )
 def test_few_elements_or_few_rows(elements: int, rows: int, shape: tuple[int, ...], wanted: bool) -> None:
     assert few_enough(elements, rows, [torch.zeros(shape)]) is wanted
+
+
+def test_ties_are_more_than_jumps() -> None:
+    expected = torch.zeros(100, 100, dtype=torch.uint8)
+    actual = expected.clone()
+    actual.view(-1)[::125] = 1
+    assert not few_are_wrong([expected], [actual], TOLERANCE)
+    assert few_are_wrong([expected], [actual], TOLERANCE, TIED_SHARE)
+    actual.view(-1)[::75] = 1
+    assert not few_are_wrong([expected], [actual], TOLERANCE, TIED_SHARE)
 
 
 def test_rows_are_counted_where_wrong_elements_lie() -> None:

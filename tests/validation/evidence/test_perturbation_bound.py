@@ -310,3 +310,29 @@ def test_coarse_inputs_do_not_widen_the_bound() -> None:
     assert check_against_noise([exact.float()], off, [exact], moves, LOOSE, moved_by=by).wrong == 64
     near = [torch.full((64,), 1.2)]
     assert check_against_noise([exact.float()], near, [exact], moves, LOOSE, moved_by=by).wrong == 0
+
+
+def quantised(x: torch.Tensor, *, scaled: float = 1.0, least: float = 1e-12) -> list[torch.Tensor]:
+    """Float8 codes up to the largest, and their scales."""
+    scales = x.abs().amax(-1, keepdim=True).clamp(min=least) / 448
+    return [(x / scales).to(torch.float8_e4m3fn), scales * scaled]
+
+
+def test_codes_at_the_largest_float8_leave_no_range_and_hide_no_wrong_scale() -> None:
+    """As of a quantiser, which scales each row to it."""
+    x = normal(8, 256)
+    reference = quantised(x)
+    exact = [tensor.double() for tensor in quantised(x.double())]
+    moves = [[tensor.double() for tensor in quantised(perturbed(x.double(), by, 1))] for by in (1e-3, -1e-3)]
+    atols = [1e-2, 4e-5]
+
+    def check(candidate: list[torch.Tensor]) -> NoiseCheck:
+        return check_against_noise(reference, candidate, exact, moves, LOOSE, atols=atols)
+
+    other_side = reference[0].view(torch.uint8).clone()
+    other_side[:, ::8] -= 1
+    assert check([other_side.view(torch.float8_e4m3fn), reference[1]]) == check(reference)
+    assert check(reference).unsound is None and check(reference).wrong == 0
+    assert check(quantised(x, scaled=1.1)).wrong == 8
+    other_side[3, 7] = 0x7F
+    assert check([other_side.view(torch.float8_e4m3fn), reference[1]]).not_finite == 1
