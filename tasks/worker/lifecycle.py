@@ -40,7 +40,7 @@ from tasks.fleet.quarantine import Quarantine
 from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import JobStore
 from tasks.node import device_info, device_lease, log_config
-from tasks.node.broker_settings import broker_warnings, log_broker_warnings
+from tasks.node.broker_settings import RedisTooOld, broker_warnings, log_broker_warnings, require_version
 from tasks.node.redis_client import connect
 from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.worker.reconciler import Reconciler
@@ -123,9 +123,12 @@ def pin_device(**_: Any) -> None:
 
 
 def claim_name(sender: Any, **_: Any) -> None:
-    """Before the pool starts: exit if another live worker has this worker's name."""
+    """Before the pool starts: exit if Redis is too old, or another live worker has this worker's name."""
     try:
+        require_version(connect())
         claim(connect(), sender.hostname)
+    except RedisTooOld as error:
+        raise SystemExit(f"{error}") from error
     except RedisError as error:
         log.warning("Redis is unreachable, so the name may also belong to a worker of another machine: %s", error)
 
