@@ -33,7 +33,7 @@ from sandbox.isolation import layer_probe
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.evaluation import self_test
-from tasks.evaluation.celery_task import requeue_or_end
+from tasks.evaluation.celery_task import device_model, requeue_or_end
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.name_claim import claim
 from tasks.fleet.quarantine import Quarantine
@@ -110,6 +110,9 @@ def pin_device(**_: Any) -> None:
     """Before the pool starts: restrict its children to this worker's device. Exits if the device does not exist."""
     try:
         device = device_info.detect()
+        # The children inherit the answer. One whose card vanishes later then claims a job, and its failure counts.
+        # Without a claim it would use up the messages of all other workers, and never be quarantined.
+        device_model()
     except device_info.DeviceError as error:
         # Celery only logs what a signal handler raises; without its GPU this worker must not take jobs.
         raise SystemExit(f"{error}") from error
