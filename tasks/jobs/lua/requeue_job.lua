@@ -1,6 +1,6 @@
 -- Queues a job again after a fault of the service; ends it if it was cancelled, or after its last attempt.
 -- Argument: id, attempt, reason, max_attempts; proven, whether the fault counts against the worker; pause, seconds before
--- the last attempt on a worker that has failed the job: a full disk would use up all attempts at once.
+-- the last attempt, unless a fresh worker takes it: a full disk would use up all attempts at once.
 -- Reply: the queue that the job is in now; 0 if it ended or pauses (`find_stranded.lua`), or the attempt does not own it.
 if not owns_job() then return 0 end
 record_fault(arg.reason, arg.proven)
@@ -19,8 +19,8 @@ release()
 note('queued', now, arg.attempt + 1, lines[#lines])
 move('queued', 'queued', now)
 count('requeued')
-local line, failed_by_all = choose_line()
-if failed_by_all and arg.attempt + 1 == arg.max_attempts then
+local line, is_fresh = choose_line()
+if not is_fresh and arg.attempt + 1 == arg.max_attempts and arg.pause > 0 then
   redis.call('HSET', job, 'not_before', text(now + arg.pause))
   return 0
 end

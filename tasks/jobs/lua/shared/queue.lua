@@ -121,21 +121,20 @@ end
 
 -- The queue for a job that others have failed: of the workers that take jobs and have not failed it, that with the
 -- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has. Also returns
--- whether every worker that takes jobs has failed it, and there is one.
+-- whether there is a worker that takes jobs and has not failed it.
 local function choose_line()
-  local gpu, failed, alive = get('gpu'), {}, false
+  local gpu, failed = get('gpu'), {}
   for _, each in ipairs(failed_attempts()) do failed[each.worker] = true end
   local best, fewest = gpu == '' and common or common .. '.gpu.' .. gpu, math.huge
   if not next(failed) then return best end
   for _, worker in ipairs(redis.call('SMEMBERS', 'workers')) do
-    if has_gpu(worker, gpu) and takes_jobs(worker) then
-      alive = true
+    if not failed[worker] and has_gpu(worker, gpu) and takes_jobs(worker) then
       local own = common .. '.' .. worker
-      local length = failed[worker] and math.huge or redis.call('ZCARD', line_key(own))
+      local length = redis.call('ZCARD', line_key(own))
       if length < fewest then best, fewest = own, length end
     end
   end
-  return best, alive and fewest == math.huge
+  return best, fewest < math.huge
 end
 
 -- The first job of these queues; once every `every` calls, the job that has waited longest, if longer than `bound_s`.
