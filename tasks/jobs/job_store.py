@@ -42,8 +42,8 @@ __all__ = ["Claim", "JobStore", "JobView", "Message", "Pulse"]
 
 MAX_ATTEMPTS = 3
 LAST_PAUSE_S = 60
-"""Seconds before the last attempt of a job, unless a worker that has not failed it takes jobs: a full disk may have room
-again, and jobs that died together with their worker begin one after another. 0 for no pause."""
+"""Seconds before the last attempt of a job, unless a worker that has not failed it takes jobs: a full disk may have
+room again, and jobs that died together with their worker begin one after another. 0 for no pause."""
 PULSE_TTL_S = 6
 """Seconds without a pulse after which the owner of an attempt counts as dead."""
 MAX_PER_SWEEP = 500

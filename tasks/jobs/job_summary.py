@@ -20,15 +20,15 @@ class Summary:
     """
 
     verdict: str
-    kernel: str | None
-    device: str | None
-    latency_ms: float | None
-    ratio: float | None
-    ci_low: float | None
-    ci_high: float | None
-    flag_count: int
-    candidate: str | None
-    reference: str | None
+    kernel: str | None = None
+    device: str | None = None
+    latency_ms: float | None = None
+    ratio: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    flag_count: int = 0
+    candidate: str | None = None
+    reference: str | None = None
     inputs_replayed: bool = False
     relative_ci: float | None = None
     error: str | None = None
@@ -64,6 +64,6 @@ class Summary:
 
     @classmethod
     def from_json(cls, stored: bytes | str) -> Summary:
-        """Parse a stored summary, also of an older or newer version of this class."""
+        """Parse a stored summary, also of a version of this class with other fields: all lists of jobs read it."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in json.loads(stored).items() if name in names})

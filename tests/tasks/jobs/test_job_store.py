@@ -274,6 +274,14 @@ def test_lists_are_newest_first_and_paged(records: JobStore) -> None:
     assert len(records.list(state=State.QUEUED)) == 10
 
 
+def test_a_summary_of_a_version_with_other_fields_leaves_the_lists_readable(records: JobStore, redis: Redis) -> None:
+    records.create("a", EVALUATE)
+    records.complete("a", run_to(records, "a"), body("a"))
+    redis.hset("job:a", "summary", '{"verdict": "passed", "time_ms": 1.5}')
+    (view,) = records.list()
+    assert view.summary is not None and (view.summary.verdict, view.summary.latency_ms) == ("passed", None)
+
+
 def test_a_batch_is_forgotten_with_its_last_job(records: JobStore, redis: Redis) -> None:
     for _ in range(2):
         records.create_many([NewJob("a", EVALUATE), NewJob("b", EVALUATE)], batch_id="x", bodies="of both")
