@@ -21,7 +21,7 @@ move('queued', 'queued', now)
 count('requeued')
 local line, is_fresh = choose_line()
 if not is_fresh and arg.attempt + 1 == arg.max_attempts and arg.pause > 0 then
-  redis.call('HSET', job, 'not_before', text(now + arg.pause))
+  redis.call('ZADD', 'jobs:paused', text(now + arg.pause), id)
   return 0
 end
 enter(line)

@@ -8,8 +8,9 @@ from redis import Redis
 from domain.access import Key
 from domain.job import State
 from tasks.fleet.quarantine import FAULTS
+from tasks.jobs import job_store
 from tasks.jobs.job_queue import COMMON
-from tasks.jobs.job_store import JobStore
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.worker.reconciler import Reconciler
 from tests.tasks.example_jobs import EVALUATE, report, seen
 
@@ -56,6 +57,20 @@ def test_jobs_enter_a_queue_that_was_lost_again(records: JobStore, redis: Redis,
     Reconciler(redis, records, ttl_s=60).run_once()
     claims = [records.claim("w"), records.claim("w")]
     assert [claim.job_id for claim in claims if claim is not None] == ["a", "b"]
+
+
+def test_a_job_that_paused_enters_a_queue_though_that_was_lost(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 60)
+    records.create("a", EVALUATE)
+    for attempt in (1, 2):
+        assert records.claim("w") is not None
+        records.requeue("a", attempt, "fault")
+    redis.delete("jobs:paused")
+    Reconciler(redis, records, ttl_s=60).run_once()
+    claim = records.claim("w")
+    assert claim is not None and claim.attempt == MAX_ATTEMPTS
 
 
 def test_a_request_that_is_gone_is_no_evidence_against_the_worker(records: JobStore, redis: Redis) -> None:
