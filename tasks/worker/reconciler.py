@@ -11,7 +11,7 @@ import logging
 import time
 
 from redis import Redis
-from redis.exceptions import LockError, RedisError
+from redis.exceptions import LockError, RedisError, ResponseError
 
 from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import forget_silent_workers, workers
@@ -87,14 +87,20 @@ class Reconciler:
             elif queue.jobs > queue.messages:
                 lost[queue.name, 0] = queue.jobs - queue.messages
         for (name, attempt), count in self._suspect(lost):
-            if attempt is None:
-                self._move_all(name)
-            elif attempt:
-                with about(job_id=name, attempt=attempt):
-                    log.warning("job %s: the owner of attempt %d is gone", name, attempt)
-                    requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
-            else:
-                self._send_messages(name, count)
+            try:
+                self._repair(name, attempt, count)
+            except ResponseError:  # A record that the scripts cannot read, such as one that was changed by hand.
+                log.exception("%s is not repaired; repairing the others", name)
+
+    def _repair(self, name: str, attempt: int | None, count: int) -> None:
+        if attempt is None:
+            self._move_all(name)
+        elif attempt:
+            with about(job_id=name, attempt=attempt):
+                log.warning("job %s: the owner of attempt %d is gone", name, attempt)
+                requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
+        else:
+            self._send_messages(name, count)
 
     def _hold_lock(self) -> bool:
         """Keep the lock of the last pass, or take it if no reconciler has it."""
