@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CANDIDATE, REFERENCE = "candidate", "reference"
 """The sides of a job; a kernel that is judged alone is the candidate."""
+LEAST_LOG = 8192
+"""Characters of a log that stay in a result where the service has no room for more."""
 DIFFERENCE = "both passes together, less the forward pass by itself"
 
 
@@ -201,7 +203,8 @@ class Outcome:
         return None if self.listings is None and not profile else [*(self.listings or ()), *profile]
 
     def without_texts(self, reason: str) -> Outcome:
-        """The same, with nothing kept beside the result, and that as the reason."""
+        """The same, with nothing kept beside the result and the beginning of a long log, and that as the reason."""
+        log = self.log if len(self.log) <= LEAST_LOG else f"{self.log[:LEAST_LOG]}\n(cut here: {reason})"
         listings, profile = self.listings, self.profile
         if listings is not None:
             listings = [
@@ -209,7 +212,7 @@ class Outcome:
             ]
         if isinstance(profile, ProfilerReport):
             profile = NoListing(PROFILE, reason)
-        return replace(self, listings=listings, profile=profile)
+        return replace(self, listings=listings, profile=profile, log=log)
 
 
 @dataclass(frozen=True)
@@ -349,8 +352,14 @@ class Report:
             if not isinstance(one, NoListing)
         }
 
+    @property
+    def long_logs(self) -> list[str]:
+        """The logs that `without_texts` would cut."""
+        logs = [outcome.log for outcome in (self.outcome, self.reference) if outcome is not None]
+        return [log for log in logs if len(log) > LEAST_LOG]
+
     def without_texts(self, reason: str) -> Report:
-        """The same, with nothing kept beside it, and that as the reason."""
+        """The same, with nothing kept beside it and only the beginning of long logs, and that as the reason."""
         reference = self.reference.without_texts(reason) if self.reference is not None else None
         return replace(self, outcome=self.outcome.without_texts(reason), reference=reference)
 

@@ -28,6 +28,7 @@ from stack.shutdown import Stop, ignore_signals
 from stack.supervisor import STACK_NAME, Supervisor
 from stack.terminal import Terminal
 from tasks.node import device_lease
+from tasks.node.broker_settings import RedisTooOld, require_version
 from tasks.node.redis_client import connect
 
 START_S = 120.0
@@ -125,10 +126,12 @@ def _require_lease_folder() -> None:
 
 
 def _require_redis() -> None:
-    """Raises StartError if the Redis server that was named does not answer."""
+    """Raises StartError if the Redis server that was named does not answer, or is too old."""
     try:
         with connect(waits=False) as redis:
-            redis.ping()
+            require_version(redis)
+    except RedisTooOld as error:
+        raise StartError(str(error)) from error
     except RedisError as error:
         raise StartError(
             f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable for one of its own"

@@ -19,6 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from domain.settings import settings
 from stack.devices import Gpu, chosen, installed
 from stack.redis_server import binary
+from tasks.jobs import job_store
 from tasks.node.device_info import detect
 from tests.durations import is_long
 from tests.tasks.broker import published_to
@@ -117,6 +118,12 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings.cache_clear()
     server.terminate()
     server.wait(timeout=START_S)
+
+
+@pytest.fixture(autouse=True)
+def no_pause_before_last_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: most tests that use up a job's attempts have no reconciler. Tests of the pause set it."""
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0)
 
 
 @pytest.fixture

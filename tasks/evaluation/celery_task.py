@@ -102,8 +102,7 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
         with AttemptMonitor(pulse, job_id, attempt, allowance(claim.request)) as monitor:
             report = pipeline(claim.request, JobCallbacks(enter, monitor.cancelled, monitor.on_interim_result))
         monitor.report_stages(records)
-        if report.texts:
-            report = fitting(report, records.room(job_id, Limits(memory=settings().records_memory)))
+        report = fitting(report, lambda: records.room(job_id, Limits(memory=settings().records_memory)))
         texts = {**report.texts, **(kept_request(claim.request) if claim.keeps_request else {})}
         records.complete(job_id, attempt, report.body(job_id), texts)
         # Only the verdict is logged: the message of a kernel's fault may quote its source.

@@ -6,6 +6,7 @@ writes them. They expire and are cleaned up with the job, and they count against
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,10 @@ NO_ROOM = (
 )
 
 
-def fitting(report: Report, room: int) -> Report:
-    """The report; without its artifacts where they take more than `room` bytes."""
-    size = sum(map(len, report.texts.values()))
-    return report.without_texts(NO_ROOM) if size and size > room else report
+def fitting(report: Report, room: Callable[[], int]) -> Report:
+    """The report; without its artifacts and the most of long logs where these take more than `room()` bytes."""
+    size = sum(map(len, (*report.texts.values(), *report.long_logs)))
+    return report.without_texts(NO_ROOM) if size and size > room() else report
 
 
 @dataclass(frozen=True)

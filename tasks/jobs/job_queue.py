@@ -26,6 +26,9 @@ LONG_WAIT_S = 600.0
 LONG_WAIT_EVERY = 4
 """One of this many started jobs is then the job that has waited longest."""
 
+ALONE_S = 600
+"""Seconds after which a job in its last attempt no longer holds up the others that paused before theirs."""
+
 MAX_EXPIRED_PER_CLAIM = 100
 """Maximum number of jobs past their queue timeout that one claim ends; the reconciler ends the rest."""
 
@@ -101,6 +104,7 @@ class JobQueue:
         self._move = transition(redis, "move_job")
         self._count = transition(redis, "count_queues")
         self._drop_shares = transition(redis, "drop_shares")
+        self._stranded = transition(redis, "find_stranded")
 
     def claim(self, worker: str, gpu: str, message: Message | None, owner_ttl_s: int) -> Claim | None:
         """Start the first job of the queues that this worker serves; None if they are empty.
@@ -132,6 +136,10 @@ class JobQueue:
         """Move a queued job to the queue that suits it now, and return that queue; None if the job is not queued."""
         queue = self._move({"id": job_id})
         return None if queue is None else text(queue)
+
+    def stranded(self, limit: int) -> list[str]:
+        """Queued jobs in no queue that should enter one (`move`): their pause is over, or their place was lost."""
+        return [text(job_id) for job_id in self._stranded({"limit": limit, "alone": ALONE_S})]
 
     def all(self) -> list[QueueStats]:
         return [QueueStats.from_reply(entry) for entry in self._count({})]

@@ -41,6 +41,9 @@ from tasks.node.redis_client import text
 __all__ = ["Claim", "JobStore", "JobView", "Message", "Pulse"]
 
 MAX_ATTEMPTS = 3
+LAST_PAUSE_S = 60
+"""Seconds before the last attempt of a job, unless a worker that has not failed it takes jobs: a full disk may have
+room again, and jobs that died together with their worker begin one after another. 0 for no pause."""
 PULSE_TTL_S = 6
 """Seconds without a pulse after which the owner of an attempt counts as dead."""
 MAX_PER_SWEEP = 500
@@ -168,21 +171,23 @@ class JobStore:
         return bool(self._complete(argument, result, summary, *artifacts))
 
     def fail(self, job_id: str, attempt: int, error: str) -> bool:
-        """End the job by a fault of the service."""
+        """End a job whose request cannot be read; no evidence against its worker."""
         return bool(self._fail({"id": job_id, "attempt": attempt, "error": _storable(error)}))
 
     def requeue(self, job_id: str, attempt: int, reason: str, *, proven: bool = True) -> str | None:
         """Queue the job again after a fault of the service; returns the queue, to which the caller sends a message.
 
         The job keeps its position. It goes to another worker's queue while one exists that has not failed it. None if
-        the job ended instead: cancelled on request, or failed with all reasons after MAX_ATTEMPTS. Only a `proven`
-        fault counts towards the quarantine of its worker.
+        the job ended instead: cancelled on request, or failed with all reasons after MAX_ATTEMPTS. None also if it
+        pauses for LAST_PAUSE_S; a reconciler lets it enter a queue then. Only a `proven` fault counts towards the
+        quarantine of its worker.
         """
         argument = {
             "id": job_id,
             "attempt": attempt,
             "reason": _storable(reason),
             "max_attempts": MAX_ATTEMPTS,
+            "pause": LAST_PAUSE_S,
             "proven": proven,
         }
         queue = self._requeue(argument)

@@ -1,4 +1,4 @@
-"""Checks whether the Redis that holds the job records persists them, and refuses unauthenticated clients."""
+"""Checks whether the Redis that holds the job records is new enough, loses none, and refuses unknown clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 from redis import ConnectionPool, Redis
 from redis.exceptions import AuthenticationError, ResponseError
+
+from tasks.node.redis_client import WRITE_TEST
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,20 @@ class BrokerWarning:
 
     code: str
     message: str
+
+
+class RedisTooOld(RuntimeError):
+    """Redis lacks what the reconciler needs; the message says which versions have it."""
+
+
+def require_version(redis: Redis) -> None:
+    """Raise RedisTooOld unless the server knows EXPIRE's option LT (Redis 7.0); RedisError if it is unreachable."""
+    try:
+        redis.expire(WRITE_TEST, 60, lt=True)
+    except ResponseError as error:
+        raise RedisTooOld(
+            f"the Redis at CELERY_BROKER_URL is too old ({error}): use Redis 7.0 or newer, or Valkey"
+        ) from error
 
 
 def broker_warnings(redis: Redis) -> list[BrokerWarning]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
+
+_SCRIPTS = {path: path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("*.lua")}
+"""All scripts of the package. Read at import, before a worker forks: where the code was changed in place since, a later
+pool child would run the new scripts with the old code."""
 
 
 class LuaScript:
@@ -16,7 +19,7 @@ class LuaScript:
 
     def __init__(self, redis: Redis, *sources: Path) -> None:
         """`sources` are the file of the script, and before it the files of functions that it uses."""
-        self._script = redis.register_script("\n".join(map(_read, sources)))
+        self._script = redis.register_script("\n".join(map(_SCRIPTS.__getitem__, sources)))
 
     def __call__(
         self,
@@ -32,8 +35,3 @@ class LuaScript:
         fields = {name: value for name, value in argument.items() if value is not None}
         encoded = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return self._script(keys=keys, args=[encoded, *texts], client=client)
-
-
-@cache
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -363,8 +363,12 @@ def worker_context() -> WorkerContext:
 
 
 def detect_target() -> Target:
-    """The first GPU that this process may see, else the CPU. Raises InfrastructureFault if the GPU does not start."""
+    """The first GPU that this process may see, else the CPU. Raises InfrastructureFault if the GPU does not start, and
+    DeviceError if it is gone."""
     if not torch.cuda.is_available():
+        # The worker says that it judges on a GPU: a verdict of the CPU would be a lie.
+        if (device := detect()).is_gpu:
+            raise InfrastructureFault(f"CUDA does not start on the {device.gpu_name}: read `dmesg` and `nvidia-smi`")
         return Target("cpu", None)
     try:
         major, minor = torch.cuda.get_device_capability(0)

@@ -33,14 +33,14 @@ from sandbox.isolation import layer_probe
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.evaluation import self_test
-from tasks.evaluation.celery_task import requeue_or_end
+from tasks.evaluation.celery_task import device_model, requeue_or_end
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.name_claim import claim
 from tasks.fleet.quarantine import Quarantine
 from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import JobStore
 from tasks.node import device_info, device_lease, log_config
-from tasks.node.broker_settings import broker_warnings, log_broker_warnings
+from tasks.node.broker_settings import RedisTooOld, broker_warnings, log_broker_warnings, require_version
 from tasks.node.redis_client import connect
 from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.worker.reconciler import Reconciler
@@ -110,6 +110,9 @@ def pin_device(**_: Any) -> None:
     """Before the pool starts: restrict its children to this worker's device. Exits if the device does not exist."""
     try:
         device = device_info.detect()
+        # The children inherit the answer. One whose card vanishes later then claims a job, and its failure counts.
+        # Without a claim it would use up the messages of all other workers, and never be quarantined.
+        device_model()
     except device_info.DeviceError as error:
         # Celery only logs what a signal handler raises; without its GPU this worker must not take jobs.
         raise SystemExit(f"{error}") from error
@@ -123,9 +126,12 @@ def pin_device(**_: Any) -> None:
 
 
 def claim_name(sender: Any, **_: Any) -> None:
-    """Before the pool starts: exit if another live worker has this worker's name."""
+    """Before the pool starts: exit if Redis is too old, or another live worker has this worker's name."""
     try:
+        require_version(connect())
         claim(connect(), sender.hostname)
+    except RedisTooOld as error:
+        raise SystemExit(f"{error}") from error
     except RedisError as error:
         log.warning("Redis is unreachable, so the name may also belong to a worker of another machine: %s", error)
 

@@ -11,7 +11,7 @@ import logging
 import time
 
 from redis import Redis
-from redis.exceptions import LockError, RedisError
+from redis.exceptions import LockError, RedisError, ResponseError
 
 from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import forget_silent_workers, workers
@@ -67,14 +67,17 @@ class Reconciler:
         """Delete old jobs once a minute; do one pass, if this process has the lock."""
         if time.monotonic() - self._cleaned_at > CLEANUP_S:
             # Several may do this at once. While Redis' memory is full nobody can take the lock, and this frees memory.
-            self._records.cleanup(self._records.now() - self._ttl_s)
+            # Noted first: were it to fail, the passes of the next minute would not.
             self._cleaned_at = time.monotonic()
+            self._records.cleanup(self._records.now() - self._ttl_s)
         if not self._hold_lock():
             self._suspected.clear()
             return
         # While Redis takes no writes, owners cannot report either: the pass fails, and suspicions are dropped.
         require_writes(self._redis)
         self._records.expire_overdue()
+        for job_id in self._records.queue.stranded(AT_ONCE):
+            self._move(job_id)
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
         forget_silent_workers(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
@@ -84,14 +87,20 @@ class Reconciler:
             elif queue.jobs > queue.messages:
                 lost[queue.name, 0] = queue.jobs - queue.messages
         for (name, attempt), count in self._suspect(lost):
-            if attempt is None:
-                self._move_all(name)
-            elif attempt:
-                with about(job_id=name, attempt=attempt):
-                    log.warning("job %s: the owner of attempt %d is gone", name, attempt)
-                    requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
-            else:
-                self._send_messages(name, count)
+            try:
+                self._repair(name, attempt, count)
+            except ResponseError:  # A record that the scripts cannot read, such as one that was changed by hand.
+                log.exception("%s is not repaired; repairing the others", name)
+
+    def _repair(self, name: str, attempt: int | None, count: int) -> None:
+        if attempt is None:
+            self._move_all(name)
+        elif attempt:
+            with about(job_id=name, attempt=attempt):
+                log.warning("job %s: the owner of attempt %d is gone", name, attempt)
+                requeue_or_end(self._records, name, attempt, "its worker died or lost its connection")
+        else:
+            self._send_messages(name, count)
 
     def _hold_lock(self) -> bool:
         """Keep the lock of the last pass, or take it if no reconciler has it."""
@@ -125,8 +134,13 @@ class Reconciler:
     def _move_all(self, queue: str) -> None:
         """Move the jobs of a queue whose worker is gone, or takes no jobs."""
         for job_id in self._records.queue.jobs(queue, AT_ONCE):
-            other = self._records.queue.move(job_id)
-            log.warning("job %s: no worker serves queue %s; moved to %s", job_id, queue, other)
-            if other is not None:
-                publish_more(other)
+            log.warning("job %s: no worker serves queue %s; moving it", job_id, queue)
+            self._move(job_id)
         self._redis.delete(queue)  # Deletes its messages; jobs that enter it later get new ones.
+
+    def _move(self, job_id: str) -> None:
+        """Let a queued job enter the queue that suits it now."""
+        queue = self._records.queue.move(job_id)
+        log.info("job %s: moved to queue %s", job_id, queue)
+        if queue is not None:
+            publish_more(queue)

@@ -11,6 +11,7 @@ __all__ = ["app"]
 
 # Still many times the 0.2 s of a pulse: an owner on a busy machine must not be given up.
 job_store.PULSE_TTL_S = 3
+job_store.LAST_PAUSE_S = 1
 heartbeat.EVERY_S = 0.5
 heartbeat.TTL_S = 3
 reconciler.EVERY_S = 0.3

@@ -1,9 +1,28 @@
--- Deletes jobs that finished long ago.
+-- Deletes jobs that finished long ago, and what is left of jobs whose record is gone: evicted, or deleted by hand.
 -- Argument: finished_before, epoch seconds as text; limit, maximum number of jobs.
 -- Reply: the number of deleted jobs.
+
+-- Without the record neither the state nor the API key is known.
+local function forget_indexes()
+  for _, state in ipairs({'queued', 'building', 'waiting', 'running', 'completed', 'failed', 'cancelled'}) do
+    redis.call('ZREM', 'jobs:state:' .. state, id)
+  end
+  for _, key in ipairs(redis.call('HKEYS', 'jobs:bytes:of_key')) do
+    redis.call('SREM', 'jobs:open:' .. key, id)
+    redis.call('ZREM', 'jobs:key:' .. key, id)
+  end
+  redis.call('ZREM', 'jobs:deadlines', id)
+end
+
 local old = redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .. arg.finished_before, 'LIMIT', 0, arg.limit)
+for _, state in ipairs({'queued', 'building', 'waiting', 'running'}) do
+  for _, each in ipairs(redis.call('ZRANGE', 'jobs:state:' .. state, 0, arg.limit - 1)) do
+    if redis.call('EXISTS', 'job:' .. each) == 0 then table.insert(old, each) end
+  end
+end
 for _, each in ipairs(old) do
   select_job(each)
+  if get('state') == '' then forget_indexes() end
   local batch, key = 'batch:' .. get('batch_id'), get('key_id')
   redis.call('ZREM', batch, id)
   if redis.call('EXISTS', batch) == 0 then redis.call('DEL', batch .. ':bodies') end
@@ -15,7 +34,7 @@ for _, each in ipairs(old) do
     redis.call('ZREM', attempts, id)
     if redis.call('EXISTS', attempts) == 0 then redis.call('ZREM', 'jobs:names:' .. viewer, name) end
   end
-  count('submitted_ms', -math.floor(get('submitted_at') * 1000))
+  count('submitted_ms', -math.floor((redis.call('ZSCORE', 'jobs:all', id) or 0) * 1000))
   for _, index in ipairs({'jobs:all', 'jobs:finished', 'jobs:state:' .. get('state')}) do
     redis.call('ZREM', index, id)
   end

@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from domain.listing import Form, unpack
+from domain.result import Outcome, Status
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.jobs.artifact_store import NO_ROOM, content, entries, fitting
 from tasks.jobs.job_store import JobStore
@@ -77,15 +78,23 @@ def test_a_job_that_is_no_longer_held_leaves_none(records: JobStore, redis: Redi
 
 def test_where_there_is_no_room_the_result_says_so() -> None:
     found, size = listed(), sum(map(len, listed().texts.values()))
-    assert fitting(found, size) is found
-    without = fitting(found, size - 1)
+    assert fitting(found, lambda: size) is found
+    without = fitting(found, lambda: size - 1)
     assert without.texts == {}
     data = [(one.side, one.data["format"], one.data["unavailable"]) for one in entries(without.body("a"))]
     assert data == [
         ("candidate", "ptx", NO_ROOM), ("candidate", "sass", NO_ROOM), ("candidate", "ttir", WHY_NOT),
         ("reference", "ptx", NO_ROOM),
     ]  # fmt: skip
-    assert fitting(report(), 0).body("a")["kernel_exec_result"]["artifacts"] is None
+    assert fitting(report(), lambda: 0).body("a")["kernel_exec_result"]["artifacts"] is None
+
+
+def test_a_long_log_is_cut_where_there_is_no_room() -> None:
+    """Many kernels with errors of a mebibyte would fill Redis far beyond RECORDS_MEMORY_MIB."""
+    found = replace(report(Status.RUNTIME_ERROR), outcome=Outcome(Status.RUNTIME_ERROR, "torch", log="x" * (1 << 20)))
+    assert fitting(found, lambda: 1 << 20) is found
+    cut = fitting(found, lambda: 1000).outcome.log
+    assert len(cut) < 10_000 and cut.startswith("x" * 4096) and NO_ROOM in cut
 
 
 def test_a_profilers_report_is_kept_as_the_texts_are(records: JobStore, redis: Redis) -> None:
@@ -99,7 +108,7 @@ def test_a_profilers_report_is_kept_as_the_texts_are(records: JobStore, redis: R
     )  # fmt: skip
     assert (theirs.side, theirs.name, theirs.data["unavailable"]) == ("reference", None, WHY_NO_REPORT)
     assert content(redis, "a", "candidate", "profile.ncu-rep") == REPORT
-    without = fitting(found, -1)
+    without = fitting(found, lambda: -1)
     assert without.texts == {} and entries(without.body("a"))[0].data["unavailable"] == NO_ROOM
 
 

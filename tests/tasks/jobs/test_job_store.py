@@ -17,10 +17,11 @@ from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
 from tasks.fleet.heartbeat import NAMES
+from tasks.jobs import job_store
 from tasks.jobs.admission import Accepted, Limits, NewJob, Refusal
 from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
 from tasks.jobs.job_store import MAX_ATTEMPTS, REASON_CHARS, JobStore
-from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen
+from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen, until
 
 
 def body(job_id: str, status: Status = Status.PASSED) -> dict[str, Any]:
@@ -273,6 +274,14 @@ def test_lists_are_newest_first_and_paged(records: JobStore) -> None:
     assert len(records.list(state=State.QUEUED)) == 10
 
 
+def test_a_summary_of_a_version_with_other_fields_leaves_the_lists_readable(records: JobStore, redis: Redis) -> None:
+    records.create("a", EVALUATE)
+    records.complete("a", run_to(records, "a"), body("a"))
+    redis.hset("job:a", "summary", '{"verdict": "passed", "time_ms": 1.5}')
+    (view,) = records.list()
+    assert view.summary is not None and (view.summary.verdict, view.summary.latency_ms) == ("passed", None)
+
+
 def test_a_batch_is_forgotten_with_its_last_job(records: JobStore, redis: Redis) -> None:
     for _ in range(2):
         records.create_many([NewJob("a", EVALUATE), NewJob("b", EVALUATE)], batch_id="x", bodies="of both")
@@ -518,7 +527,10 @@ def test_failed_attempts_are_told_with_their_worker_stage_and_reason(records: Jo
     assert one.at < two.at
 
 
-def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobStore, redis: Redis) -> None:
+def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 60)
     living(redis, "a", "b")
     redis.sadd(NAMES, "dead")
     records.create("job", EVALUATE)
@@ -526,8 +538,43 @@ def test_a_job_goes_to_a_living_worker_that_has_not_failed_it(records: JobStore,
     assert records.requeue("job", 1, "fault") == queue_of_worker("b")
     assert records.claim("a") is None
     assert records.claim("b") is not None
-    assert records.requeue("job", 2, "fault") == COMMON, "all that live have failed it: any may try"
-    assert records.claim("a") is not None
+    assert records.requeue("job", 2, "fault") is None, "all that live have failed it: its last attempt waits"
+    assert records.claim("a") is None
+
+
+def test_jobs_that_failed_together_have_their_last_attempts_one_after_another(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them may have ended their worker each time."""
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
+    for job_id in ("ends its worker", "right"):
+        records.create(job_id, EVALUATE)
+    for attempt in (1, 2):
+        assert records.claim("a") is not None and records.claim("a") is not None
+        for job_id in ("ends its worker", "right"):
+            records.requeue(job_id, attempt, "its worker died")
+    for job_id in ("ends its worker", "right"):
+        assert records.claim("a") is None
+        until(lambda job_id=job_id: records.queue.stranded(9) == [job_id])
+        assert records.queue.move(job_id) == COMMON
+        claim = records.claim("a")
+        assert claim is not None and (claim.job_id, claim.attempt) == (job_id, MAX_ATTEMPTS)
+        assert records.queue.stranded(9) == []
+        records.requeue(job_id, MAX_ATTEMPTS, "its worker died")
+
+
+def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
+    records: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its worker lives or not: a host without processes or descriptors cannot even send a heartbeat."""
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 60)
+    records.create("job", EVALUATE)
+    for attempt, queue in ((1, COMMON), (2, None)):
+        assert records.claim("a") is not None
+        assert records.requeue("job", attempt, "the disk is full") == queue
+    assert records.queue.stranded(9) == [] and seen(records, "job").state is State.QUEUED
+    records.cancel("job")
+    assert seen(records, "job").state is State.CANCELLED
 
 
 def test_the_only_worker_tries_again(records: JobStore, redis: Redis) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from domain.paths import ROOT
 from stack.redis_server import RedisServer
 from tasks.node import broker_settings
-from tasks.node.broker_settings import CODES, BrokerCheck, broker_warnings, is_local
+from tasks.node.broker_settings import CODES, BrokerCheck, RedisTooOld, broker_warnings, is_local, require_version
 from tests.conftest import free_port, start_redis
 
 OPEN = ("--bind", "0.0.0.0", "--protected-mode", "no")
@@ -94,6 +97,23 @@ def test_where_it_refuses_to_say_that_is_said(tmp_path: Path) -> None:
         with Redis.from_url(f"redis://limited:{PASSWORD}@127.0.0.1:{port}/0") as redis:
             (warning,) = broker_warnings(redis)
     assert warning.code == "redis-settings-unknown" and "refuses INFO" in warning.message
+
+
+def test_a_server_that_lacks_what_the_reconciler_needs_is_refused(tmp_path: Path) -> None:
+    with server(tmp_path) as port, Redis(port=port) as redis:
+        require_version(redis)
+    with server(tmp_path, "--rename-command", "EXPIRE", "") as port, Redis(port=port) as redis:
+        with pytest.raises(RedisTooOld, match=r"7\.0 or newer"):
+            require_version(redis)
+        done = subprocess.run(
+            [sys.executable, "-m", "celery", "--app", "tasks.app", "worker", "--pool", "solo", "--hostname", "w@test"],
+            cwd=ROOT,
+            env={**os.environ, "CELERY_BROKER_URL": f"redis://127.0.0.1:{port}/0", "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode != 0 and "use Redis 7.0 or newer" in done.stderr
 
 
 def test_the_embedded_server_has_nothing_wrong(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tasks.runtime.worker_context
+from domain.fault import InfrastructureFault
 from domain.request import Request
 from domain.result import Status
 from domain.settings import settings
@@ -19,6 +20,7 @@ from profiling.window.call_buffers import Slots
 from sandbox.supervisor.runner_process import RunnerProcess
 from sandbox.supervisor.zygote_client import Zygote
 from tasks.evaluation.pipeline import run
+from tasks.node.device_info import Device
 from tests.own_worker import own_worker
 
 
@@ -31,6 +33,15 @@ def test_on_the_host_the_referee_computes_in_one_thread() -> None:
             assert worker.device.is_cuda or torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_gpu_on_which_cuda_does_not_start_is_not_replaced_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver lists the card, but this process cannot use it: its node is gone, or it has fallen off the bus."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    card = Device("GPU-1", 0, "NVIDIA H100 80GB HBM3", "h100")
+    monkeypatch.setattr(tasks.runtime.worker_context, "detect", lambda: card)
+    with pytest.raises(InfrastructureFault, match="CUDA does not start on the NVIDIA H100"), own_worker():
+        pass
 
 
 def test_on_the_host_a_job_finds_its_runners_forked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,15 @@ from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from domain.settings import SANDBOX_LAYERS
+from domain.settings import SANDBOX_LAYERS, settings
 from tasks.app import app
+from tasks.evaluation.celery_task import device_model
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import message_id, submit
+from tasks.node import device_info
+from tasks.node.device_info import Device, DeviceError
+from tasks.worker.lifecycle import pin_device
 from tests.child_processes import command_line
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -262,3 +266,19 @@ def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
     # The message of the cancelled one began the other, whose own found none.
     until(lambda: f"message {behind}.1: no job to begin" in (tmp_path / "worker.log").read_text())
     until(lambda: redis.hlen("unacked") == redis.llen("evaluate") == 0)
+
+
+def test_a_worker_whose_card_vanishes_goes_on_to_claim_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their faults quarantine it. Without a claim it would use up the messages of all workers."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    settings.cache_clear()
+    device_model.cache_clear()
+    pin_device()
+
+    def gone() -> Device:
+        raise DeviceError("GPU is lost")
+
+    monkeypatch.setattr(device_info, "detect", gone)
+    assert device_model() == "cpu"
+    settings.cache_clear()
+    device_model.cache_clear()

@@ -156,6 +156,16 @@ def test_a_job_whose_owner_is_gone_is_queued_again(looker: Reconciler, job_recor
     assert job_records.complete("a", 2, report().body("a"))
 
 
+def test_a_record_that_cannot_be_repaired_stops_no_other_repair(
+    looker: Reconciler, job_records: JobStore, redis: Redis
+) -> None:
+    for job_id in ("damaged", "sound"):
+        job_records.create(job_id, EVALUATE)
+        assert job_records.claim("w") is not None
+    redis.hset("job:damaged", "since", "never")
+    look_until(looker, lambda: seen(job_records, "sound").state is State.QUEUED)
+
+
 def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     job_records.create("a", EVALUATE)
     assert job_records.claim("w") is not None

@@ -8,6 +8,8 @@
 -- Keys:
 -- - `jobs:queue`: the places of all queued jobs. `jobs:line:<line>`: those of one queue (sorted sets of score 0).
 --   `jobs:line:<line>:age`: the same by time of submission. `jobs:lines`: the queues that may have jobs.
+-- - `jobs:paused`: queued jobs in no queue, by the time at which they may enter one for their last attempt.
+--   `jobs:last_attempt`: the one that entered last (`find_stranded.lua`).
 -- - `jobs:shares`: per priority and API key, the virtual time at which its submitted jobs end. `jobs:virtual`: the time
 --   that each priority has reached.
 -- - `jobs:expected`: the average seconds of each kind of job. `jobs:took:<work>`: the seconds of the last job with that
@@ -120,7 +122,8 @@ local function earlier_result(key, work, gpu)
 end
 
 -- The queue for a job that others have failed: of the workers that take jobs and have not failed it, that with the
--- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has.
+-- shortest queue. The common queue, or that of its GPU, if no worker has failed it, or every worker has. Also returns
+-- whether there is a worker that takes jobs and has not failed it.
 local function choose_line()
   local gpu, failed = get('gpu'), {}
   for _, each in ipairs(failed_attempts()) do failed[each.worker] = true end
@@ -133,7 +136,7 @@ local function choose_line()
       if length < fewest then best, fewest = own, length end
     end
   end
-  return best
+  return best, fewest < math.huge
 end
 
 -- The first job of these queues; once every `every` calls, the job that has waited longest, if longer than `bound_s`.
