@@ -1,10 +1,10 @@
-"""The build cache of all nodes, in Redis: finished builds by a digest of their inputs, and who is making which build.
+"""The build cache of all nodes, in Redis: finished builds by a digest of their inputs.
 
 No job depends on it: a build that is lost or unreadable is made again. docs/adr/0027 has the reasons.
 
 Keys: `builds:archives` has each compressed archive by build key, `builds:stored` the times at which they were stored (a
-sorted set, epoch seconds of Redis' clock), `builds:bytes` their total size. `builds:lock:<key>` is held by the maker of
-that build. `builds:targets` has what workers have asked builds for, with the time of the last request.
+sorted set, epoch seconds of Redis' clock), `builds:bytes` their total size. `builds:targets` has what workers have
+asked builds for, with the time of the last request.
 """
 
 from __future__ import annotations
@@ -13,24 +13,20 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 from redis import Redis
-from redis.exceptions import LockError, RedisError
-from redis.lock import Lock
+from redis.exceptions import RedisError
 
-from domain.fault import JobCancelled
 from tasks.builds import archive as build_archive
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import BuildCache
 from tasks.jobs.job_scripts import SHARED
 from tasks.node.lua_script import LuaScript
-from tasks.node.periodic_thread import PeriodicThread
 from tasks.node.redis_client import text
 
 TTL_S = 86_400
@@ -40,12 +36,7 @@ MAX_PACKED_BYTES = 32 << 20
 """Maximum bytes of one build. Redis serves nothing else meanwhile: 32 MiB take a third of a second at 1 Gbit/s."""
 
 MAX_TAR_BYTES = build_archive.MAX_BYTES + 2 * build_archive.MAX_NOTE_BYTES + 4096 * build_archive.MAX_FILES
-LOCK_S = 3.0
-"""Seconds after which the lock of a dead maker expires."""
-
-RENEW_S = 0.5
 PAUSE_S = 10.0
-POLL_S = 0.1
 LEVEL = 1
 CHUNK = 1 << 20
 PIECE = 1 << 16
@@ -67,14 +58,6 @@ class BuildTarget:
     toolchain: str
 
 
-@dataclass(frozen=True)
-class Reservation:
-    """The result of asking for a build: the compressed archive or None, and whether the caller must build it now."""
-
-    packed: bytes | None
-    mine: bool
-
-
 class SharedBuilds:
     """The builds that nodes share, up to `limit` bytes of Redis' memory; the oldest are evicted first.
 
@@ -87,65 +70,20 @@ class SharedBuilds:
         self._paused_until = 0.0
         self._store_build = LuaScript(redis, SHARED / "argument.lua", _STORE)
 
-    @contextmanager
-    def reserve(self, key: str, cancelled: Callable[[], bool], until: float) -> Iterator[Reservation]:
-        """Return the shared build, or reserve it: other nodes then wait for this one to build it.
-
-        While another node makes it, wait for it `until` (time.monotonic). Raises JobCancelled.
-        """
-        lock = Lock(self._redis, f"builds:lock:{key}", timeout=LOCK_S, blocking=False, thread_local=False)
-        reservation = self._wait(key, lock, cancelled, until)
-        if not reservation.mine:
-            yield reservation
-            return
-        renewing = PeriodicThread(
-            "lock of a build", lambda: self._try("others may build it too", partial(_renew, lock)), RENEW_S
-        )
-        renewing.start()
-        try:
-            yield reservation
-        finally:
-            renewing.stop()
-            self._try("its lock expires by itself", partial(_release, lock))
-
-    def _wait(self, key: str, lock: Lock, cancelled: Callable[[], bool], until: float) -> Reservation:
-        logged = False
-        while True:
-            reservation = self._try("builds are made here", lambda: self._ask(key, lock))
-            if reservation is None:
-                return Reservation(None, False)
-            if reservation.mine or reservation.packed is not None or time.monotonic() >= until:
-                return reservation
-            if cancelled():
-                raise JobCancelled("cancelled while another node built the same source")
-            if not logged:
-                logged = True
-                log.info("build %s: another node makes it", key)
-            time.sleep(POLL_S)
-
-    def _ask(self, key: str, lock: Lock) -> Reservation:
-        packed = self._archive(key)
-        if packed is not None or not lock.acquire():
-            return Reservation(packed, False)
-        packed = self._archive(key)  # The last maker may have stored it just before it released the lock.
-        if packed is not None:
-            _release(lock)
-        return Reservation(packed, packed is None)
-
-    def _archive(self, key: str) -> bytes | None:
-        return cast("bytes | None", self._redis.hget("builds:archives", key))  # The client does not decode replies.
-
     def contains(self, key: str) -> bool:
         """Whether that build is shared. Raises RedisError."""
         return bool(self._redis.hexists("builds:archives", key))
 
-    def receive(self, key: str, packed: bytes, cache: BuildCache) -> bool:
-        """Store a shared build in a node's cache; False if that fails.
+    def fetch(self, key: str, cache: BuildCache) -> bool:
+        """Store a shared build in a node's cache; False if there is none, or if that fails.
 
         An invalid archive is removed from Redis. An error of the node's disk says nothing about the archive.
         """
+        packed = self._try("builds are made here", lambda: self._redis.hget("builds:archives", key))
+        if packed is None:
+            return False
         try:
-            cache.receive(key, partial(_unpack, packed))
+            cache.receive(key, partial(_unpack, cast("bytes", packed)))  # The client does not decode replies.
         except OSError as error:
             log.warning("the shared build %s cannot be stored here; it stays available to others: %s", key, error)
             return False
@@ -197,16 +135,6 @@ class SharedBuilds:
             self._paused_until = time.monotonic() + PAUSE_S
             log.warning("shared builds cannot be reached: %s (%s: %s)", consequence, type(error).__name__, error)
             return None
-
-
-def _renew(lock: Lock) -> None:
-    with suppress(LockError):  # It expired during an outage, and another node may hold it now.
-        lock.reacquire()
-
-
-def _release(lock: Lock) -> None:
-    with suppress(LockError):
-        lock.release()
 
 
 def _packed(archive: Path) -> bytes | None:

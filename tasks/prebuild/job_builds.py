@@ -85,7 +85,7 @@ class JobBuilder:
         return sum(self._build_missing(session, building, kernel) for kernel in request.kernels.values())
 
     def _build_missing(self, session: BuildSession, building: Building, kernel: Kernel) -> bool:
-        """Build a kernel, unless its build is shared or another node makes it; returns whether it was built."""
+        """Build a kernel, unless its build is shared or another process makes it; returns whether it was built."""
         if session.target.is_cuda and _launches_triton(kernel) and missing_driver() is not None:
             # Without the driver, the first call would compile the rest while the job holds its device.
             log.info("no triton kernel is built here: %s (see docs/operations.md)", missing_driver())
@@ -95,10 +95,10 @@ class JobBuilder:
             if kernel.is_reference and session.target.is_cuda:
                 self._learn_inputs(session, building, kernel)
             return False
-        with self._shared.reserve(key, lambda: False, time.monotonic()) as reservation:
-            if reservation.mine:
+        with self._cache.build_lock(key, lambda: False, patience=0.0) as is_mine:
+            if is_mine:
                 self._build(session, building, kernel, key)
-        return reservation.mine
+        return is_mine
 
     def _learn_inputs(self, session: BuildSession, building: Building, kernel: Kernel) -> None:
         """Has `building` read a reference's build, on which the candidate's depends."""

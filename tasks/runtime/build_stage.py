@@ -23,7 +23,6 @@ from domain.settings import settings
 from tasks.builds.archive import CACHEABLE_FAULTS, Finished
 from tasks.builds.build_session import BuildSession, deadline_in
 from tasks.builds.local_cache import BuildCache
-from tasks.builds.shared_cache import SharedBuilds
 from tasks.node.path_redaction import without_machine_paths
 from tasks.runtime.kernel_run import Build, KernelRun, Stopped
 
@@ -130,19 +129,17 @@ class Building:
         key, shared = self.build_key(kernel_run.kernel), self._build_session.shared
         began = time.monotonic()
         with cache.build_lock(key, self._cancelled, self._patience):
-            self._count_wait(began)
-            cached = cache.restore(key, kernel_run.folder)
+            self._patience -= time.monotonic() - began
+            cached, origin = cache.restore(key, kernel_run.folder), HIT
+            if cached is None and shared is not None and shared.fetch(key, cache):
+                cached, origin = cache.restore(key, kernel_run.folder), REMOTE_HIT
+            making.origin["compile_cache"] = origin if cached is not None else MISS
             if cached is not None:
-                making.origin["compile_cache"] = HIT
                 self._use(making, cached)
-            elif shared is None:
-                making.origin["compile_cache"] = MISS
-                self._build_and_store(making, cache, key)
-            else:
-                began = time.monotonic()
-                with shared.reserve(key, self._cancelled, deadline_in(self._patience)) as entry:
-                    self._count_wait(began)
-                    self._use_shared_or_build(making, cache, shared, key, entry.packed)
+                return
+            if shared is not None:
+                shared.announce(self._build_session.own_target)
+            self._build_and_store(making, cache, key)
 
     def build_key(self, kernel: Kernel) -> str:
         """The key of this kernel's build, for the reference that was built before it."""
@@ -156,9 +153,6 @@ class Building:
         making.artifact = artifact
         if artifact is not None and making.kernel_run.kernel.is_reference:
             self._example = artifact.example or UNKNOWN
-
-    def _count_wait(self, began: float) -> None:
-        self._patience -= time.monotonic() - began
 
     def build_and_store(self, kernel_run: KernelRun, cache: BuildCache, key: str, *, faults: bool = True) -> None:
         """Builds one kernel and stores the build for later jobs: of this node, and of all nodes that share builds.
@@ -183,20 +177,6 @@ class Building:
         if artifact.deferred is None:
             text = without_machine_paths(artifact.log, kernel_run.folder)
             self._cache_build(kernel_run, cache, key, replace(artifact, log=text), None)
-
-    def _use_shared_or_build(
-        self, making: _Making, cache: BuildCache, shared: SharedBuilds, key: str, packed: bytes | None
-    ) -> None:
-        """Uses the build that another node shared; builds here if there is none, or if anything is wrong with it."""
-        cached = None
-        if packed is not None and shared.receive(key, packed, cache):
-            cached = cache.restore(key, making.kernel_run.folder)
-        making.origin["compile_cache"] = MISS if cached is None else REMOTE_HIT
-        if cached is None:
-            shared.announce(self._build_session.own_target)
-            self._build_and_store(making, cache, key)
-        else:
-            self._use(making, cached)
 
     def _cache_build(
         self, kernel_run: KernelRun, cache: BuildCache, key: str, artifact: Artifact | None, fault: KernelFault | None

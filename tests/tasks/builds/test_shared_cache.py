@@ -1,4 +1,4 @@
-"""Builds that nodes ship each other: what is kept, what is refused, who makes one, what it costs when Redis goes."""
+"""Builds that nodes ship each other: what is kept, what is refused, what it costs when Redis goes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import tarfile
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from backends.base import Artifact
-from domain.fault import JobCancelled, KernelFault
+from domain.fault import KernelFault
 from domain.result import Status
 from tasks.builds import archive as build_archive
 from tasks.builds import shared_cache
@@ -30,19 +29,10 @@ from tasks.builds.local_cache import BuildCache, key_of
 from tasks.builds.shared_cache import BuildTarget, SharedBuilds
 from tasks.node.redis_client import text
 from tests.conftest import free_port, start_redis
-from tests.tasks.example_jobs import until
 
 KEY = key_of(["a source"])
 MIB = 1 << 20
 AT_ONCE = Retry(NoBackoff(), 0)
-
-
-def soon() -> float:
-    return time.monotonic() + 20.0
-
-
-def going_on() -> bool:
-    return False
 
 
 @pytest.fixture
@@ -94,13 +84,9 @@ def kept_bytes(redis: Redis) -> int:
 def test_a_build_comes_to_another_node_as_it_was(
     here: SharedBuilds, there: SharedBuilds, first: Node, second: Node
 ) -> None:
-    with here.reserve(KEY, going_on, soon()) as turn:
-        assert turn.mine
-        assert here.share(KEY, first.keep(KEY))
-    with there.reserve(KEY, going_on, soon()) as turn:
-        assert not turn.mine
-        assert turn.packed is not None
-        assert there.receive(KEY, turn.packed, second.cache)
+    assert not there.fetch(KEY, second.cache)
+    assert here.share(KEY, first.keep(KEY))
+    assert there.fetch(KEY, second.cache)
     kept, folder = second.restored(KEY)
     assert kept is not None
     assert (kept.artifact, kept.output, kept.by) == (Artifact({"entry": "class Model"}), "printed", "somebody")
@@ -111,16 +97,14 @@ def test_a_build_comes_to_another_node_as_it_was(
 def test_whatever_is_in_it(content: bytes, redis: Redis, first: Node, second: Node) -> None:
     store = SharedBuilds(redis, 8 * MIB)
     assert store.share(KEY, first.keep(KEY, content))
-    assert store.receive(KEY, redis.hget("builds:archives", KEY) or b"", second.cache)
+    assert store.fetch(KEY, second.cache)
     assert (second.restored(KEY)[1] / "name.so").read_bytes() == content
 
 
 def test_a_fault_comes_too(redis: Redis, here: SharedBuilds, first: Node, second: Node) -> None:
     fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
     here.share(KEY, first.keep(KEY, fault=fault))
-    with here.reserve(KEY, going_on, soon()) as turn:
-        assert turn.packed is not None
-        assert here.receive(KEY, turn.packed, second.cache)
+    assert here.fetch(KEY, second.cache)
     kept, _ = second.restored(KEY)
     assert kept is not None and kept.fault is not None
     assert (kept.fault.status, kept.fault.message, kept.fault.log) == (Status.COMPILE_ERROR, "message", "log")
@@ -147,8 +131,7 @@ def test_what_is_too_large_is_not_shipped(
     if too_large == "for one":
         monkeypatch.setattr(shared_cache, "MAX_PACKED_BYTES", 100)
     store = SharedBuilds(redis, MIB if too_large == "for one" else 100)
-    with store.reserve(KEY, going_on, soon()):
-        assert not store.share(KEY, first.keep(KEY))
+    assert not store.share(KEY, first.keep(KEY))
     assert not store.contains(KEY)
 
 
@@ -254,9 +237,7 @@ def test_what_is_no_build_is_refused_and_dropped(
     monkeypatch.setattr(tarfile.TarFile, "addfile", _addfile)
     poison = POISON[kind]()
     redis.hset("builds:archives", KEY, poison)
-    with here.reserve(KEY, going_on, soon()) as turn:
-        assert turn.packed == poison
-        assert not here.receive(KEY, poison, second.cache)
+    assert not here.fetch(KEY, second.cache)
     assert second.restored(KEY)[0] is None
     assert list((second.folder / "builds" / "entries").iterdir()) == []
     assert not here.contains(KEY)
@@ -270,10 +251,13 @@ def _addfile(self: tarfile.TarFile, info: tarfile.TarInfo, content: io.BytesIO) 
     self.fileobj.write(data + bytes(-len(data) % tarfile.BLOCKSIZE))
 
 
-def test_the_empty_build_that_the_poison_is_made_of_is_one(here: SharedBuilds, second: Node, tmp_path: Path) -> None:
+def test_the_empty_build_that_the_poison_is_made_of_is_one(
+    redis: Redis, here: SharedBuilds, second: Node, tmp_path: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     assert NOTE["digest"] == digest(tmp_path / "empty").hex()
-    assert here.receive(KEY, packed(NOTE), second.cache)
+    redis.hset("builds:archives", KEY, packed(NOTE))
+    assert here.fetch(KEY, second.cache)
     assert second.restored(KEY)[0] is not None
 
 
@@ -285,7 +269,7 @@ def test_a_node_whose_disk_is_full_leaves_a_build_to_others(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, limits[1]))
     try:
-        assert not here.receive(KEY, packed, second.cache)
+        assert not here.fetch(KEY, second.cache)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list((second.folder / "builds" / "entries").iterdir()) == []
@@ -299,14 +283,13 @@ def full(redis: Redis) -> Iterator[Callable[[], object]]:
     redis.config_set("maxmemory", 0)
 
 
-def test_a_full_redis_gives_what_it_has(redis: Redis, first: Node, full: Callable[[], object]) -> None:
+def test_a_full_redis_gives_what_it_has(redis: Redis, first: Node, second: Node, full: Callable[[], object]) -> None:
     keys = [key_of([number]) for number in range(3)]
     store = SharedBuilds(redis, 8 * MIB)
     for key in keys:
         assert store.share(key, first.keep(key, os.urandom(MIB)))
     full()
-    with SharedBuilds(redis, MIB).reserve(keys[1], going_on, soon()) as turn:
-        assert turn.packed is not None
+    assert SharedBuilds(redis, MIB).fetch(keys[1], second.cache)
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives")))
 
 
@@ -318,15 +301,12 @@ def test_a_full_redis_takes_nothing_and_changes_nothing(
     other = key_of(["another"])
     assert not here.share(other, first.keep(other))
     assert redis.hkeys("builds:archives") == [KEY.encode()]
-    redis.config_set("maxmemory", 0)
-    with SharedBuilds(redis, MIB).reserve(other, going_on, soon()) as turn:
-        assert turn.mine
 
 
-def test_nothing_stays_for_ever(redis: Redis, here: SharedBuilds, second: Node) -> None:
-    assert not here.receive(KEY, b"none", second.cache)
-    with here.reserve(KEY, going_on, soon()):
-        pass
+def test_nothing_stays_for_ever(redis: Redis, here: SharedBuilds, first: Node, second: Node) -> None:
+    assert here.share(KEY, first.keep(KEY))
+    redis.hset("builds:archives", KEY, b"none")
+    assert not here.fetch(KEY, second.cache)
     assert [key for key in redis.scan_iter("builds:*") if redis.ttl(key) < 0] == []
 
 
@@ -338,81 +318,18 @@ def test_a_count_that_is_wrong_does_not_stay_so(redis: Redis, here: SharedBuilds
     assert kept_bytes(redis) == sum(map(len, redis.hvals("builds:archives"))) > 0
 
 
-def test_who_comes_later_waits_for_who_makes_it(here: SharedBuilds, there: SharedBuilds, first: Node) -> None:
-    archive, got = first.keep(KEY), []
-
-    def wait() -> None:
-        with there.reserve(KEY, going_on, soon()) as turn:
-            got.append(turn)
-
-    with here.reserve(KEY, going_on, soon()) as turn:
-        assert turn.mine
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        here.share(KEY, archive)
-        waiting.join(20)
-    assert [(one.packed is not None, one.mine) for one in got] == [(True, False)]
-
-
-def test_a_wait_ends_by_patience_and_by_cancellation(here: SharedBuilds, there: SharedBuilds) -> None:
-    with here.reserve(KEY, going_on, soon()):
-        with there.reserve(KEY, going_on, time.monotonic()) as turn:
-            assert (turn.packed, turn.mine) == (None, False)
-        with pytest.raises(JobCancelled), there.reserve(KEY, lambda: True, soon()):
-            pass
-
-
-@pytest.mark.parametrize("fault", [KernelFault(Status.CRASHED, "it died"), JobCancelled("asked to stop")])
-def test_after_a_build_that_failed_another_node_may_build_at_once(
-    fault: Exception, here: SharedBuilds, there: SharedBuilds
-) -> None:
-    with pytest.raises(type(fault)), here.reserve(KEY, going_on, soon()):
-        raise fault
-    with there.reserve(KEY, going_on, soon()) as turn:
-        assert turn.mine
-
-
-def test_a_lock_lasts_as_long_as_its_maker_and_no_longer(
-    redis: Redis, here: SharedBuilds, there: SharedBuilds, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_cache, "LOCK_S", 1)
-    monkeypatch.setattr(shared_cache, "RENEW_S", 0.05)
-    with here.reserve(KEY, going_on, soon()):
-        redis.pexpire(f"builds:lock:{KEY}", 200)
-        until(lambda: redis.pttl(f"builds:lock:{KEY}") > 200)
-    # As a killed one leaves it.
-    redis.set(f"builds:lock:{KEY}", "there dead", ex=60)
-    looks: list[int] = []
-
-    def asked_whether_cancelled() -> bool:
-        looks.append(1)
-        if len(looks) == 3:
-            redis.pexpire(f"builds:lock:{KEY}", 1)
-        return False
-
-    with there.reserve(KEY, asked_whether_cancelled, soon()) as turn:
-        assert turn.mine and len(looks) >= 3, "not before the lock was gone"
-
-
-def test_another_makers_lock_is_left_alone(redis: Redis, here: SharedBuilds) -> None:
-    with here.reserve(KEY, going_on, soon()):
-        redis.set(f"builds:lock:{KEY}", "there another", ex=60)
-    assert redis.get(f"builds:lock:{KEY}") == b"there another"
-
-
 def test_without_redis_everybody_builds_for_himself_and_is_told_once(
-    first: Node, caplog: pytest.LogCaptureFixture
+    first: Node, second: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Redis(port=free_port(), retry=AT_ONCE) as nobody:
         store = SharedBuilds(nobody, MIB)
         for _ in range(2):
-            with store.reserve(KEY, going_on, soon()) as turn:
-                assert (turn.packed, turn.mine) == (None, False)
+            assert not store.fetch(KEY, second.cache)
         assert not store.share(KEY, first.keep(KEY))
     assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
 
 
-def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: Node) -> None:
+def test_a_redis_that_comes_back_has_what_was_shared(tmp_path: Path, first: Node, second: Node) -> None:
     folder, port = tmp_path / "redis", free_port()
     folder.mkdir()
     server = start_redis(folder, port, "--appendfsync", "always")
@@ -420,15 +337,13 @@ def test_a_redis_that_goes_during_a_build_harms_nobody(tmp_path: Path, first: No
         store = SharedBuilds(client, MIB)
         archive = first.keep(KEY)
         assert store.share(KEY, archive)
+        server.kill()
+        server.wait()
         other = key_of(["another"])
-        with store.reserve(other, going_on, soon()) as turn:
-            assert turn.mine
-            server.kill()
-            server.wait()
+        assert not store.fetch(other, second.cache) and not store.share(other, archive), "and nothing is raised"
         server = start_redis(folder, port, "--appendfsync", "always")
         # Another process: this one asks again only after a while.
-        with SharedBuilds(client, MIB).reserve(KEY, going_on, soon()) as turn:
-            assert turn.packed is not None, "what was shipped is still there"
+        assert SharedBuilds(client, MIB).fetch(KEY, second.cache)
         server.kill()
         server.wait()
 

@@ -20,7 +20,8 @@ from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings
 from tasks.builds.build_session import BuildSession
-from tasks.builds.shared_cache import BuildTarget, SharedBuilds
+from tasks.builds.local_cache import BuildCache
+from tasks.builds.shared_cache import BuildTarget
 from tasks.evaluation.pipeline import run
 from tasks.jobs.job_store import JobStore
 from tasks.node.redis_client import text
@@ -138,7 +139,7 @@ def test_nodes_build_once_for_each_other(nodes: tuple[WorkerContext, WorkerConte
     assert "looked at" in there.output
 
 
-def test_a_hundred_identical_ones_on_two_nodes_are_built_once(
+def test_a_hundred_identical_ones_are_built_once_a_node_at_most(
     nodes: tuple[WorkerContext, WorkerContext], redis: Redis
 ) -> None:
     results: list[str] = []
@@ -151,7 +152,8 @@ def test_a_hundred_identical_ones_on_two_nodes_are_built_once(
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert Counter(results) == {"miss": 1, "remote_hit": 1, "hit": 98}
+    counts = Counter(results)
+    assert counts["hit"] == 98 and counts["miss"] + counts["remote_hit"] == 2 and counts["miss"] >= 1, counts
 
 
 def test_a_damaged_build_is_made_again_and_shared_again(
@@ -170,26 +172,29 @@ def test_both_kernels_of_a_request_wait_no_longer_than_one(
     nodes: tuple[WorkerContext, WorkerContext], redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience_s: list[float] = []
-    reserve = SharedBuilds.reserve
+    build_lock = BuildCache.build_lock
 
-    def noted(shared: SharedBuilds, key: str, cancelled: Callable[[], bool], until: float) -> Any:
-        patience_s.append(until - time.monotonic())
-        return reserve(shared, key, cancelled, until)
+    def noted(cache: BuildCache, key: str, cancelled: Callable[[], bool], patience: float) -> Any:
+        patience_s.append(patience)
+        return build_lock(cache, key, cancelled, patience)
 
-    monkeypatch.setattr(SharedBuilds, "reserve", noted)
     worker, sources = nodes[0], [f"{RELU}# kernel {number}\n" for number in range(2)]
     asked = Request(
         Kernel(sources[0], KernelType.TORCH), Kernel(sources[1], KernelType.TORCH), timeout=60, build_timeout=6
     )
+    assert worker.builds is not None
     with worker.job_folder() as folder:
         kernel_runs = [
             KernelRun(role, kernel, worker.private_folder(folder / role)) for role, kernel in asked.kernels.items()
         ]
-        for each in kernel_runs:
-            redis.set(f"builds:lock:{worker.build_key(each.kernel)}", "somebody for ever")
-        began = time.monotonic()
-        Building(worker, asked, lambda: False).build_all(kernel_runs)
-        took_s = time.monotonic() - began
+        with ExitStack() as others:
+            for each in kernel_runs:
+                key = worker.build_key(each.kernel)
+                assert others.enter_context(worker.builds.build_lock(key, lambda: False, 0.0))
+            monkeypatch.setattr(BuildCache, "build_lock", noted)
+            began = time.monotonic()
+            Building(worker, asked, lambda: False).build_all(kernel_runs)
+            took_s = time.monotonic() - began
     first_s, second_s = patience_s
     assert second_s <= 0.0 < first_s <= 6.0, "the first has used it up"
     assert sum(each.build.seconds for each in kernel_runs) <= took_s - first_s, "waiting is no building"
@@ -212,20 +217,18 @@ def test_queued_jobs_are_built_and_judged_elsewhere(
         assert outcome.build["built_by"] == BUILDER
 
 
-def test_nothing_is_built_for_a_job_that_ended_or_that_another_node_builds(
+def test_nothing_is_built_for_a_job_that_ended_or_that_another_process_builds(
     redis: Redis, records: JobStore, job_builder: JobBuilder
 ) -> None:
     session = job_builder.session("cpu")
     announce(session, "cpu", "cpu")
     asked = request(RELU)
     records.create("job", asked)
-    lock = f"builds:lock:{session.build_key(asked.kernel)}"
-    redis.set(lock, "another node", ex=60)
-    assert job_builder.build("job") == 0
-    redis.delete(lock)
+    assert session.builds is not None
+    with session.builds.build_lock(session.build_key(asked.kernel), lambda: False, 0.0):
+        assert job_builder.build("job") == 0
     assert job_builder.build("unknown") == 0
     assert job_builder.build("job") == 1
-    assert not redis.exists(lock)
     redis.delete("builds:archives")
     assert job_builder.build("job") == 1
     assert shared_keys(redis) == {session.build_key(asked.kernel)}, "from its own cache"
