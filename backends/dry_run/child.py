@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import resource
 import select
@@ -152,7 +153,7 @@ def _child(world: World, follow: Callable[[World], None]) -> None:
     except KernelFault as fault:
         if fault.__cause__ is not None and registry.may_lack_the_gpu(fault.__cause__):
             world.note_uncertain("the compiler may have looked at the GPU, which a builder does not see")
-        if may_pass_again(f"{fault.message}\n{fault.log}"):
+        if may_pass_again(f"{fault.message}\n{fault.log}") or _nearly_full():
             world.note_uncertain("the compiler may have lacked memory, of which the run has more")
         if fault.status is Status.COMPILE_ERROR and world.uncertain is None:
             world.tell(fault=[fault.message, fault.log])
@@ -162,6 +163,16 @@ def _child(world: World, follow: Callable[[World], None]) -> None:
         ended = OUT_OF_TIME if isinstance(error, _OutOfPatience) else STOPPED
         expected = isinstance(error, Unfollowed | ExtensionCalled | _OutOfPatience)
         world.tell(ended=ended, reason=str(error) if expected else summary(error))
+
+
+def _nearly_full() -> bool:
+    """Whether this process is near its bound of memory. Python then raises errors of any kind, or hides why it does."""
+    bound, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        mmap.mmap(-1, bound // 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        return True
+    return False
 
 
 class _OutOfPatience(BaseException):

@@ -158,9 +158,19 @@ def test_a_compiler_that_lacks_memory_in_a_dry_run_is_left_to_the_run(
     def follow(_: World) -> None:
         raise KernelFault(Status.COMPILE_ERROR, "calling f: PTXASError", text)
 
-    run = dry_run(Extensions(tmp_path, H200), Task(), follow)
+    run = dry_run(Extensions(tmp_path, H200), Task(memory_bytes=16 << 30), follow)
     assert (run.fault is not None) is is_certain
     assert is_certain or "the run has more" in str(run.reason)
+
+
+def test_an_error_of_any_kind_is_left_to_the_run_where_memory_is_nearly_used_up(tmp_path: Path) -> None:
+    def follow(_: World) -> None:
+        raise KernelFault(Status.COMPILE_ERROR, "calling f: CompilationError: TypeError('unsupported callable')")
+
+    status = Path("/proc/self/status").read_text()
+    used = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmData:"))
+    run = dry_run(Extensions(tmp_path, H200), Task(memory_bytes=used + (8 << 20)), follow)
+    assert run.fault is None and "the run has more" in str(run.reason)
 
 
 @pytest.mark.slow
