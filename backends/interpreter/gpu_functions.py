@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import triton.language as tl
@@ -16,6 +18,12 @@ _OF_A_GPU = ("globaltimer", "smid", "num_threads", "num_warps")
 _MEMBERS = "ceil cos erf exp exp2 floor log log2 rsqrt sin sqrt sqrt_rn"
 """Functions that Triton gives tensors too, and the interpreter replaces by the name of the module alone."""
 
+_OPERATORS = {"mod": operator.mod, "and": operator.and_, "or": operator.or_, "xor": operator.xor} | {
+    "lshift": operator.lshift,
+    "rshift": operator.rshift,
+}
+"""What a constexpr takes on its left side alone. On a GPU the other side is a constexpr too, and not an int as here."""
+
 
 def install() -> None:
     """Patches this process and its forks."""
@@ -28,6 +36,8 @@ def install() -> None:
     interpreter.interpreter_semantic.dot_scaled = _refusal("tl.dot_scaled")
     for name in _MEMBERS.split():
         setattr(tl.tensor, name, _member(name))
+    for name, function in _OPERATORS.items():
+        setattr(tl.constexpr, f"__r{name}__", _reflected(function))
 
 
 def _refusal(name: str) -> Any:
@@ -39,3 +49,7 @@ def _refusal(name: str) -> Any:
 
 def _member(name: str) -> Any:
     return lambda tensor, **_: getattr(tl.math, name)(tensor)
+
+
+def _reflected(function: Callable[[Any, Any], Any]) -> Any:
+    return lambda constant, number: tl.constexpr(function(number, constant.value))

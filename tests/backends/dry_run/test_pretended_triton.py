@@ -194,7 +194,7 @@ def test_a_candidate_is_compiled_for_the_references_inputs(tmp_path: Path) -> No
         {
             "$": "tuple",
             "items": [
-                [2],
+                {"$": "dict", "items": [["init", [2]], ["init_names", ["by"]], ["input_names", ["x", "n"]]]},
                 [{"$": "tensor", "dtype": "float16", "shape": [8, 8], "strides": [1, 8], "offset": 0}, 16],
             ],
         }

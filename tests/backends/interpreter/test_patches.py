@@ -557,3 +557,30 @@ def test_a_loop_s_counter_is_a_tensor(loop: str, answer: Answer) -> None:
     rows = torch.tensor([-10, -10, 0, 0], dtype=torch.int32)
     expected = rows[:, None] + torch.arange(4, dtype=torch.int32)
     assert torch.equal(answer(launched, source, torch.tensor([0, 4], dtype=torch.int32)), expected)
+
+
+CONSTANTS = """
+import torch
+import triton
+import triton.language as tl
+
+FIVE = tl.constexpr(5)
+
+@triton.jit
+def fill(out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, at + (SIZE OPERATOR FIVE))
+
+def kernel_fn(x):
+    out = torch.empty(64, dtype=torch.int32)
+    fill[(1,)](out, SIZE=64)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "value"), [("%", 4), ("&", 0), ("|", 69), ("^", 69), ("<<", 2048), (">>", 2), ("//", 12)]
+)
+def test_constants_of_a_source_and_a_launch_combine(operator: str, value: int, answer: Answer) -> None:
+    found = answer(launched, CONSTANTS.replace("OPERATOR", operator), torch.ones(1))
+    assert torch.equal(found, torch.arange(64, dtype=torch.int32) + value)
