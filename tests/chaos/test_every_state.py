@@ -183,21 +183,19 @@ def test_pool_children_and_zygotes_killed_in_every_state(tmp_path: Path) -> None
         until_stage(made, jobs.running, Stage.WAIT_FOR_DEVICE)
         kill(made.zygotes("b"))
         device.release()
+        # The last attempts come one after another. This one would hold up the others.
+        made.records.cancel(jobs.building)
         # Three faults in a row: either may be testing its device first.
-        until_attempt(made, 3, *jobs.under_work(), seconds=START_S)
+        until_attempt(made, 3, jobs.running, seconds=START_S)
         # Both have failed it, so that either may be third. It is the last attempt.
         until_stage(made, jobs.running, Stage.VALIDATE)
         third = made.view(jobs.running).worker or ""
         kill(made.zygotes(third.removesuffix("@test")))
-        until_end(made, jobs.queued, jobs.waiting, jobs.running)
-        made.records.cancel(jobs.building)
-        until_end(made, jobs.building)
+        until_end(made, *jobs.all())
         views = ledger.balance(made.url)
         assert (views[jobs.queued].state, views[jobs.queued].attempt) == (State.COMPLETED, 1)
-        # Its last attempt may have been on the same worker, and then died with the same zygotes.
         waited = views[jobs.waiting]
-        died = [entry.worker for entry in waited.failed_attempts] == ["a@test", "b@test", third]
-        assert waited.state is (State.FAILED if died else State.COMPLETED), reasons(waited)
+        assert waited.state is State.COMPLETED, reasons(waited)
         ended = views[jobs.running]
         assert (ended.state, ended.attempt) == (State.FAILED, MAX_ATTEMPTS)
         assert len(ended.failed_attempts) == MAX_ATTEMPTS
