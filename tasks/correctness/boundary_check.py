@@ -28,7 +28,7 @@ from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
 from validation.compare.result import CallComparison
-from validation.compare.rounding_boundary import TIED_SHARE, Outputs, explained_by_jumps, few_are_wrong
+from validation.compare.rounding_boundary import SHARE, TIED_SHARE, Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
 from validation.evidence.gradient_kinks import Differences, explained_by_kinks, first_gradient
@@ -99,9 +99,8 @@ class BoundaryExcuses:
             want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
             float64_outputs: list[Outputs] = []
             refusal = None
-            # At kinks, small differences are many.
-            many = self._reference.gradients is None and not few_are_wrong(want, got, self._tolerance)
-            with closing(self._runs(arguments, budget, ties=many)) as runs:
+            ties = self._may_be_tied and not few_are_wrong(want, got, self._tolerance)
+            with closing(self._runs(arguments, budget, ties=ties)) as runs:
                 if self._float64.applies(comparisons[call], want, arguments):
                     float64_outputs = list(islice(runs, 1)) if self._float64.wants_run else []
                     operations = partial(self._operations, arguments, budget)
@@ -158,9 +157,15 @@ class BoundaryExcuses:
         # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
         if sum(tensor.numel() for tensor in expected) > MOST_ELEMENTS or explain_ties(expected, actual):
             return False
-        return few_are_wrong(expected, actual, self._tolerance, TIED_SHARE) and explained_by_jumps(
+        share = TIED_SHARE if self._may_be_tied else SHARE
+        return few_are_wrong(expected, actual, self._tolerance, share) and explained_by_jumps(
             expected, actual, runs, self._tolerance
         )
+
+    @property
+    def _may_be_tied(self) -> bool:
+        """Gradients have kinks, where many elements differ without ties."""
+        return self._reference.gradients is None
 
     def _operations(self, arguments: Arguments, budget: TimeBudget) -> float:
         """Operations of one call of the reference, as torch counts them; 0 if it cannot."""
