@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+_ABBREVIATIONS = {"gpu": "GPU", "cpu": "CPU"}
 NONE = "–"
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _OPERATIONS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
@@ -87,8 +88,8 @@ def flops_per_s(rate: Any) -> str:
 
 
 def name(word: Any) -> str:
-    """An identifier as words: `sw_power_cap` is "sw power cap"."""
-    return str(word).replace("_", " ")
+    """An identifier as words: `other_gpu_processes` is "other GPU processes"."""
+    return " ".join(_ABBREVIATIONS.get(part, part) for part in str(word).split("_"))
 
 
 def sentence(text: str) -> str:
