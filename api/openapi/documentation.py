@@ -10,7 +10,7 @@ from apiflask import APIBlueprint, APIFlask
 from flask import Response, render_template, send_from_directory
 
 from api.http.problems import CONTENT_TYPE
-from api.openapi import webhook_spec
+from api.openapi import response_examples, webhook_spec
 from api.schemas.problem import ProblemSchema
 
 TITLE = "Kernel evaluation"
@@ -67,6 +67,7 @@ def _complete(spec: dict[str, Any] | str) -> dict[str, Any] | str:
     """Completes the document with the parts that APIFlask does not write."""
     assert isinstance(spec, dict), "the document is made as JSON"
     _with_refusals(spec)
+    _with_examples(spec)
     spec["components"]["schemas"][webhook_spec.NAME] = webhook_spec.SCHEMA
     spec["webhooks"] = webhook_spec.webhooks()
     spec["tags"] = [{"name": name, "description": description} for name, description in TAGS.items()]
@@ -93,6 +94,18 @@ def _with_refusals(spec: dict[str, Any]) -> None:
             for status, response in responses.items():
                 if status >= "400":
                     response["content"] = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def _with_examples(spec: dict[str, Any]) -> None:
+    """Adds an example to every JSON response."""
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            for status, response in operation.get("responses", {}).items():
+                for content in response.get("content", {}).values():
+                    name = content["schema"].get("$ref", "").rpartition("/")[2]
+                    example = response_examples.of(name, method, path, status)
+                    if example is not None:
+                        content["example"] = example
 
 
 def configure(app: APIFlask) -> None:

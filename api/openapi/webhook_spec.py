@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from api.openapi import response_examples
 from api.webhook_dispatcher import SIGNATURE
 from domain.job import State
 
@@ -36,7 +37,7 @@ def webhooks() -> dict[str, Any]:
         **{"name": SIGNATURE, "in": "header", "required": False, "schema": _TEXT},
         "description": "`t=SECONDS,v1=HEX`: HMAC-SHA256 of the seconds, a point and the body, where there is a secret.",
     }
-    content = {"schema": {"$ref": f"#/components/schemas/{NAME}"}}
+    content = {"schema": {"$ref": f"#/components/schemas/{NAME}"}, "example": response_examples.WEBHOOK}
     operation = {
         "summary": "A job has ended: told to the `webhook` of its submission",
         "operationId": "webhook_job_ended",

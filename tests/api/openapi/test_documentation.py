@@ -146,6 +146,46 @@ def test_the_examples_are_accepted(client: FlaskClient) -> None:
             assert "ignored" not in answer.get_json()
 
 
+def shown(spec: Json) -> Iterator[tuple[str, Json, Any]]:
+    """Every JSON body that the document has a schema for and that somebody receives: where, its schema, its example."""
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            for status, answer in operation.get("responses", {}).items():
+                for kind, content in answer.get("content", {}).items():
+                    if "json" in kind:
+                        yield f"{method} {path} {status}", content["schema"], content.get("example")
+    (webhook,) = spec["webhooks"].values()
+    content = webhook["post"]["requestBody"]["content"]["application/json"]
+    yield "webhook", content["schema"], content["example"]
+
+
+def test_every_answer_has_an_example_of_its_own_schema(client: FlaskClient) -> None:
+    spec = document(client)
+    jsonschema = pytest.importorskip("jsonschema", reason="a development tool that an offline GPU box lacks")
+    every = list(shown(spec))
+    assert len(every) > 80 and [where for where, _, example in every if example is None] == []
+    for where, schema, example in every:
+        whole = {**schema, "components": spec["components"]}
+        faults = jsonschema.Draft202012Validator(whole).iter_errors(example)
+        assert [f"{where}: {fault.message}" for fault in faults] == []
+
+
+def test_the_examples_have_what_answers_have(client: FlaskClient, records: JobStore) -> None:
+    examples = {where: example for where, _, example in shown(document(client))}
+    job_id, attempt = claimed(client, records)
+    queued = client.post("/evaluate", json={"kernel": kernel(RELU, "torch")}).get_json()
+    assert set(examples["post /evaluate 202"]) == set(queued)
+    refused = client.post("/evaluate", json={"kernel": kernel(RELU, "cudnn")}).get_json()
+    assert set(examples["post /evaluate 400"]) == set(refused)
+    records.complete(job_id, attempt, results.passed(2.0))
+    ended = client.get(f"/job/{job_id}").get_json()
+    assert set(examples["get /job/{job_id} 200"]) == set(ended)
+    assert (
+        set(examples["post /compare 200"]) == set(ended["result"]) == set(examples["get /job/{job_id} 200"]["result"])
+    )
+    assert set(examples["webhook"]) == set(message(records.get(job_id)))  # type: ignore[arg-type]
+
+
 def test_real_answers_fit_their_schemas(client: FlaskClient, records: JobStore) -> None:
     spec = document(client)
     jsonschema = pytest.importorskip("jsonschema", reason="a development tool that an offline GPU box lacks")
