@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from redis import Redis
 
@@ -47,6 +49,17 @@ def test_open_jobs_whose_records_are_gone_are_neither_counted_nor_held_against_t
     assert not records.create("c", EVALUATE, key=OWNER)
     claim = records.claim("w")
     assert claim is not None and claim.job_id == "stays"
+
+
+def test_many_records_that_are_gone_under_many_keys_do_not_stop_redis(records: JobStore, redis: Redis) -> None:
+    """It serves nothing else during a script: the indexes of a key are asked once, not once for each job."""
+    for number in range(20):
+        records.create(f"{number}", EVALUATE, key=replace(OWNER, key_id=f"{number}"))
+        redis.delete(f"job:{number}")
+    redis.config_resetstat()
+    assert records.cleanup(0) == 20
+    assert redis.info("commandstats")["cmdstat_srem"]["calls"] == 20
+    assert not redis.keys("jobs:open:*") and not redis.keys("jobs:key:*")
 
 
 @pytest.mark.parametrize("lost", [f"jobs:line:{COMMON}", "jobs:lines"])
