@@ -593,6 +593,7 @@ def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
     assert records.queue.stranded(9) == []
     (listed,), view = records.list(), seen(records, "job")
     assert (view.state, view.queue_position, listed.queue_position) == (State.QUEUED, None, None), "it is not the next"
+    assert records.queue_length() == 1
     records.cancel("job")
     assert seen(records, "job").state is State.CANCELLED
 
