@@ -20,7 +20,7 @@ for _, each in ipairs(old) do
   if redis.call('EXISTS', 'job:' .. each) == 0 then table.insert(gone, each) end
 end
 for _, state in ipairs({'queued', 'building', 'waiting', 'running'}) do
-  for _, each in ipairs(redis.call('ZRANGE', 'jobs:state:' .. state, 0, arg.limit - 1)) do
+  for _, each in ipairs(part('jobs:state:' .. state, arg.limit)) do
     if redis.call('EXISTS', 'job:' .. each) == 0 then
       table.insert(gone, each)
       table.insert(old, each)

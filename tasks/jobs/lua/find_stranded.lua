@@ -14,7 +14,7 @@ local function has_worker()
   return gpu == ''
 end
 
-for _, each in ipairs(redis.call('ZRANGE', 'jobs:state:queued', 0, arg.limit - 1)) do
+for _, each in ipairs(part('jobs:state:queued', arg.limit)) do
   select_job(each)
   local place = get('place')
   if place ~= '' and not redis.call('ZSCORE', line_key(get('line')), place)

@@ -188,7 +188,7 @@ def test_a_record_that_cannot_be_expired_stops_no_other_repair(
     redis.hset("job:damaged", "since", "never")
     redis.zadd("jobs:deadlines", {"damaged": 1})
     redis.delete(f"jobs:line:{COMMON}")
-    look_until(looker, lambda: messages(redis) and redis.zcard(f"jobs:line:{COMMON}"))
+    look_until(looker, lambda: "sound" in job_records.queue.jobs(COMMON, 9))
 
 
 def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
