@@ -175,8 +175,8 @@ class JobSummarySchema(Schema):
         required=True,
         allow_none=True,
         metadata={
-            "description": "Jobs that go before it; 0 is the next one. null: not queued, or before its last attempt, "
-            "which begins a minute after the second."
+            "description": "Jobs that go before it; 0 is the next one. null: not queued, or pausing for a minute or "
+            "more before its last attempt."
         },
     )
     priority = fields.Integer()
