@@ -29,7 +29,7 @@ from stack.supervisor import STACK_NAME, Supervisor
 from stack.terminal import Terminal
 from tasks.node import device_lease
 from tasks.node.broker_settings import RedisTooOld, require_version
-from tasks.node.redis_client import connect
+from tasks.node.redis_client import WritesRefused, connect
 
 START_S = 120.0
 SLICE_S = 0.1
@@ -132,6 +132,8 @@ def _require_redis() -> None:
             require_version(redis)
     except RedisTooOld as error:
         raise StartError(str(error)) from error
+    except WritesRefused:
+        return  # It answers. Workers look at its version, and wait until it takes writes.
     except RedisError as error:
         raise StartError(
             f"no Redis server answers at CELERY_BROKER_URL: {error}; start it, or unset the variable for one of its own"

@@ -17,6 +17,7 @@ from api.pages.stored_record import page_of
 from api.routes.jobs import find_job
 from api.schemas.fields import LenientSchema
 from api.schemas.page import HTML, refresh_field
+from domain.job import State
 from domain.kernel import KernelType
 from tasks.jobs.job_view import JobView
 from tasks.jobs.kept_request import read_kept_request
@@ -82,6 +83,8 @@ def _going_on(view: JobView) -> dict[str, str]:
     if view.queue_position is not None:
         ahead = words.counted(view.queue_position, "job")
         return {"means": "queued", "sentence": f"It is queued: {ahead} before it."}
+    if view.state is State.QUEUED:
+        return {"means": "queued", "sentence": "It pauses before its last attempt, as every worker has failed it."}
     stopping = " It was asked to stop." if view.cancel_requested else ""
     return {
         "means": words.name(view.stage.value),

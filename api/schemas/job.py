@@ -172,7 +172,12 @@ class JobSummarySchema(Schema):
         },
     )
     queue_position = fields.Integer(
-        required=True, allow_none=True, metadata={"description": "Jobs that go before it; 0 is the next one."}
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "Jobs that go before it; 0 is the next one. null: not queued, or pausing for a minute or "
+            "more before its last attempt."
+        },
     )
     priority = fields.Integer()
     gpu = fields.String(allow_none=True, metadata={"description": "The model that it asks for; null: any."})

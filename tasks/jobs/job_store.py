@@ -263,7 +263,8 @@ class JobStore:
         return float(seconds) + float(micros) / 1e6
 
     def queue_length(self) -> int:
-        return int(self._redis.zcard("jobs:queue"))
+        """The number of queued jobs, also of those that pause before their last attempt."""
+        return int(self._redis.zcard(f"jobs:state:{State.QUEUED.value}"))
 
     def oldest_queued(self) -> float | None:
         """Submission time of the oldest queued job; None if none is queued."""

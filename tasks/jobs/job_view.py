@@ -53,9 +53,9 @@ class Delivery(Wire):
 class JobView:
     """One job, read in one step. Times are epoch seconds of the Redis server's clock.
 
-    `attempt` counts the workers that have started the job (0: none yet). `queue_position` is 0 for the next job and
-    None unless the job is queued. `result` is the HTTP body of a completed job; `error` is why a job failed.
-    `cause` is the verdict of a completed job, else the reason of its end (None before the end).
+    `attempt` counts the workers that have started the job (0: none yet). `queue_position` is 0 for the next job, and
+    None unless the job is queued, and while it pauses. `result` is the HTTP body of a completed job; `error` is why a
+    job failed. `cause` is the verdict of a completed job, else the reason of its end (None before the end).
     `key_id` is the API key of the job's owner, None if the client sent none. `expired` jobs were cancelled because no
     worker started them within their `queue_timeout`. `interim_correct` is the interim verdict of a running comparison:
     the result may still differ, because later calls are compared too. `queue_key` sorts the queued jobs; `gpu` is the
@@ -102,8 +102,13 @@ class JobView:
         return waits and now > self.submitted_at + (self.queue_timeout or 0)
 
     def with_rank(self, rank: int | None) -> JobView:
-        """With the position in the queue, if queued. No rank: a worker has started it since, so it was the next job."""
-        return replace(self, queue_position=rank or 0) if self.state is State.QUEUED else self
+        """With the position in the queue, if queued.
+
+        No rank: it pauses before its last attempt; or, before its first, a worker has started it since (it was next).
+        """
+        if self.state is not State.QUEUED or (rank is None and self.attempt):
+            return self
+        return replace(self, queue_position=rank or 0)
 
     @classmethod
     def from_reply(cls, job_id: str, reply: Sequence[Any]) -> JobView:

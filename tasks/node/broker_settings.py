@@ -46,7 +46,7 @@ def require_version(redis: Redis) -> None:
         redis.expire(WRITE_TEST, 60, lt=True)
     except ResponseError as error:
         raise RedisTooOld(
-            f"the Redis at CELERY_BROKER_URL is too old ({error}): use Redis 7.0 or newer, or Valkey"
+            f"the Redis at CELERY_BROKER_URL refuses EXPIRE with LT ({error}): use Redis 7.0 or newer, or Valkey"
         ) from error
 
 

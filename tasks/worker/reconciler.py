@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 
 from redis import Redis
 from redis.exceptions import LockError, RedisError, ResponseError
@@ -75,9 +77,9 @@ class Reconciler:
             return
         # While Redis takes no writes, owners cannot report either: the pass fails, and suspicions are dropped.
         require_writes(self._redis)
-        self._records.expire_overdue()
+        self._try("jobs past their queue_timeout", self._records.expire_overdue)
         for job_id in self._records.queue.stranded(AT_ONCE):
-            self._move(job_id)
+            self._try(f"job {job_id}", partial(self._move, job_id))
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
         forget_silent_workers(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}
@@ -87,10 +89,14 @@ class Reconciler:
             elif queue.jobs > queue.messages:
                 lost[queue.name, 0] = queue.jobs - queue.messages
         for (name, attempt), count in self._suspect(lost):
-            try:
-                self._repair(name, attempt, count)
-            except ResponseError:  # A record that the scripts cannot read, such as one that was changed by hand.
-                log.exception("%s is not repaired; repairing the others", name)
+            self._try(name, partial(self._repair, name, attempt, count))
+
+    def _try(self, name: str, repair: Callable[[], object]) -> None:
+        """Repair, unless the scripts cannot read a record, such as one that was changed by hand."""
+        try:
+            repair()
+        except ResponseError as error:
+            log.error("%s: not repaired, as a record cannot be read; repairing the others: %s", name, error)
 
     def _repair(self, name: str, attempt: int | None, count: int) -> None:
         if attempt is None:
@@ -135,7 +141,7 @@ class Reconciler:
         """Move the jobs of a queue whose worker is gone, or takes no jobs."""
         for job_id in self._records.queue.jobs(queue, AT_ONCE):
             log.warning("job %s: no worker serves queue %s; moving it", job_id, queue)
-            self._move(job_id)
+            self._try(f"job {job_id}", partial(self._move, job_id))
         self._redis.delete(queue)  # Deletes its messages; jobs that enter it later get new ones.
 
     def _move(self, job_id: str) -> None:

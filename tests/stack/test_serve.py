@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from redis import Redis
 
 from domain.paths import ROOT
 from tests.child_processes import command_line
@@ -85,6 +86,19 @@ def test_a_redis_server_that_does_not_answer_is_said_at_once(tmp_path: Path) -> 
     )
     assert done.returncode == 1
     assert "no Redis server answers at CELERY_BROKER_URL" in done.stdout and "secret" not in done.stdout
+
+
+def test_a_start_waits_for_a_redis_server_that_takes_no_writes(redis_url: str, redis: Redis, tmp_path: Path) -> None:
+    """As after a failover, or while its disk is full."""
+    redis.replicaof("127.0.0.1", "1")
+    with serve(tmp_path, CELERY_BROKER_URL=redis_url) as serving:
+        try:
+            wait_for(
+                lambda: "no writes" in getattr(serving.get("/health"), "text", ""), READY_S, "it says what is wrong"
+            )
+        finally:
+            redis.replicaof("NO", "ONE")
+        wait_for(serving.ready, READY_S, "it is ready")
 
 
 def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:

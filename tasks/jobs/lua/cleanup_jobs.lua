@@ -2,27 +2,34 @@
 -- Argument: finished_before, epoch seconds as text; limit, maximum number of jobs.
 -- Reply: the number of deleted jobs.
 
--- Without the record neither the state nor the API key is known.
-local function forget_indexes()
+-- Without the record neither the state nor the API key is known. Of all jobs at once, as there may be thousands of keys.
+local function forget_indexes(ids)
+  if not ids[1] then return end  -- `ZREM` takes one at least.
   for _, state in ipairs({'queued', 'building', 'waiting', 'running', 'completed', 'failed', 'cancelled'}) do
-    redis.call('ZREM', 'jobs:state:' .. state, id)
+    redis.call('ZREM', 'jobs:state:' .. state, unpack(ids))
   end
   for _, key in ipairs(redis.call('HKEYS', 'jobs:bytes:of_key')) do
-    redis.call('SREM', 'jobs:open:' .. key, id)
-    redis.call('ZREM', 'jobs:key:' .. key, id)
+    redis.call('SREM', 'jobs:open:' .. key, unpack(ids))
+    redis.call('ZREM', 'jobs:key:' .. key, unpack(ids))
   end
-  redis.call('ZREM', 'jobs:deadlines', id)
+  redis.call('ZREM', 'jobs:deadlines', unpack(ids))
 end
 
-local old = redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .. arg.finished_before, 'LIMIT', 0, arg.limit)
+local gone, old = {}, redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .. arg.finished_before, 'LIMIT', 0, arg.limit)
+for _, each in ipairs(old) do
+  if redis.call('EXISTS', 'job:' .. each) == 0 then table.insert(gone, each) end
+end
 for _, state in ipairs({'queued', 'building', 'waiting', 'running'}) do
-  for _, each in ipairs(redis.call('ZRANGE', 'jobs:state:' .. state, 0, arg.limit - 1)) do
-    if redis.call('EXISTS', 'job:' .. each) == 0 then table.insert(old, each) end
+  for _, each in ipairs(part('jobs:state:' .. state, arg.limit)) do
+    if redis.call('EXISTS', 'job:' .. each) == 0 then
+      table.insert(gone, each)
+      table.insert(old, each)
+    end
   end
 end
+forget_indexes(gone)
 for _, each in ipairs(old) do
   select_job(each)
-  if get('state') == '' then forget_indexes() end
   local batch, key = 'batch:' .. get('batch_id'), get('key_id')
   redis.call('ZREM', batch, id)
   if redis.call('EXISTS', batch) == 0 then redis.call('DEL', batch .. ':bodies') end

@@ -20,6 +20,7 @@ from domain.job import Stage
 from domain.result import Speedup, Status
 from domain.speed.baseline import Baseline, BaselineResult
 from domain.speed.confirmation import Confirmation, Finding, FirstResult
+from tasks.jobs import job_store
 from tasks.jobs.job_store import JobStore
 from tests import device_answers
 from tests.api import results
@@ -262,6 +263,20 @@ def test_a_job_that_goes_on_has_a_page_that_asks_again(client: FlaskClient, reco
 def test_a_queued_job_says_how_many_are_before_it(client: FlaskClient) -> None:
     submit(client)
     assert "It is queued: 1 job before it." in report(client, submit(client), 202).text
+
+
+def test_a_job_that_pauses_before_its_last_attempt_says_so(
+    client: FlaskClient, records: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 60)
+    job_id, attempt = claimed(client, records)
+    records.requeue(job_id, attempt, "the disk is full")
+    claim = records.claim("gpu0@node")
+    assert claim is not None
+    records.requeue(job_id, claim.attempt, "the disk is full")
+    assert "It pauses before its last attempt" in report(client, job_id, 202).text
+    job = client.get(f"/job/{job_id}").get_json()
+    assert (job["state"], job["queue_position"]) == ("queued", None)
 
 
 def test_jobs_that_ended_without_a_verdict(client: FlaskClient, records: JobStore) -> None:

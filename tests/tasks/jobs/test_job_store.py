@@ -16,7 +16,7 @@ from redis import Redis
 from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
-from tasks.fleet.heartbeat import NAMES
+from tasks.fleet.heartbeat import MODELS, NAMES
 from tasks.jobs import job_store
 from tasks.jobs.admission import Accepted, Limits, NewJob, Refusal
 from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
@@ -563,6 +563,24 @@ def test_jobs_that_failed_together_have_their_last_attempts_one_after_another(
         records.requeue(job_id, MAX_ATTEMPTS, "its worker died")
 
 
+def test_paused_jobs_whose_gpu_no_worker_has_hold_up_no_others(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
+    living(redis, "a", "b")
+    redis.hset(MODELS, mapping={"a": "h100", "b": "h200"})
+    for job_id, worker, gpu in (("away", "a", "h100"), ("served", "b", "h200")):
+        records.create(job_id, replace(EVALUATE, gpu=gpu))
+        for attempt in (1, 2):
+            assert records.claim(worker, gpu) is not None
+            records.requeue(job_id, attempt, "its worker died")
+    redis.delete("worker:a")
+    until(lambda: records.queue.stranded(9) == ["served"])
+    assert records.cancel("served") is not None and records.queue.stranded(9) == []
+    living(redis, "a", "b")
+    assert records.queue.stranded(9) == ["away"]
+
+
 def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
     records: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -572,7 +590,10 @@ def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
     for attempt, queue in ((1, COMMON), (2, None)):
         assert records.claim("a") is not None
         assert records.requeue("job", attempt, "the disk is full") == queue
-    assert records.queue.stranded(9) == [] and seen(records, "job").state is State.QUEUED
+    assert records.queue.stranded(9) == []
+    (listed,), view = records.list(), seen(records, "job")
+    assert (view.state, view.queue_position, listed.queue_position) == (State.QUEUED, None, None), "it is not the next"
+    assert records.queue_length() == 1
     records.cancel("job")
     assert seen(records, "job").state is State.CANCELLED
 

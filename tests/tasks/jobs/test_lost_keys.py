@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from redis import Redis
 
@@ -10,9 +12,10 @@ from domain.job import State
 from tasks.fleet.quarantine import FAULTS
 from tasks.jobs import job_store
 from tasks.jobs.job_queue import COMMON
+from tasks.jobs.job_scripts import transition
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.worker.reconciler import Reconciler
-from tests.tasks.example_jobs import EVALUATE, report, seen
+from tests.tasks.example_jobs import EVALUATE, report, seen, until
 
 OWNER = Key("k", "owner", frozenset(), "", 0.0, 60, 3)
 
@@ -49,6 +52,17 @@ def test_open_jobs_whose_records_are_gone_are_neither_counted_nor_held_against_t
     assert claim is not None and claim.job_id == "stays"
 
 
+def test_many_records_that_are_gone_under_many_keys_do_not_stop_redis(records: JobStore, redis: Redis) -> None:
+    """It serves nothing else during a script: the indexes of a key are asked once, not once for each job."""
+    for number in range(20):
+        records.create(f"{number}", EVALUATE, key=replace(OWNER, key_id=f"{number}"))
+        redis.delete(f"job:{number}")
+    redis.config_resetstat()
+    assert records.cleanup(0) == 20
+    assert redis.info("commandstats")["cmdstat_srem"]["calls"] == 20
+    assert not redis.keys("jobs:open:*") and not redis.keys("jobs:key:*")
+
+
 @pytest.mark.parametrize("lost", [f"jobs:line:{COMMON}", "jobs:lines"])
 def test_jobs_enter_a_queue_that_was_lost_again(records: JobStore, redis: Redis, lost: str) -> None:
     for job_id in ("a", "b"):
@@ -57,6 +71,25 @@ def test_jobs_enter_a_queue_that_was_lost_again(records: JobStore, redis: Redis,
     Reconciler(redis, records, ttl_s=60).run_once()
     claims = [records.claim("w"), records.claim("w")]
     assert [claim.job_id for claim in claims if claim is not None] == ["a", "b"]
+
+
+def test_a_lost_place_or_record_is_found_wherever_it_is_in_a_long_queue(records: JobStore, redis: Redis) -> None:
+    """The first jobs may wait for ever, such as for a GPU that is away."""
+    ids = [f"{number}" for number in range(10)]
+    for job_id in ids:
+        records.create(job_id, EVALUATE)
+    redis.delete(f"jobs:line:{COMMON}")
+    found: set[str] = set()
+
+    def found_all() -> bool:
+        found.update(records.queue.stranded(2))
+        return found == set(ids)
+
+    until(found_all)
+    redis.delete("job:9")
+    argument = {"finished_before": "0", "limit": 2}
+    until(lambda: transition(redis, "cleanup_jobs")(argument) == 1)
+    assert redis.zcard("jobs:state:queued") == 9
 
 
 def test_a_job_that_paused_enters_a_queue_though_that_was_lost(

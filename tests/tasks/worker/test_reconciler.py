@@ -166,6 +166,31 @@ def test_a_record_that_cannot_be_repaired_stops_no_other_repair(
     look_until(looker, lambda: seen(job_records, "sound").state is State.QUEUED)
 
 
+def test_a_queued_record_that_cannot_be_repaired_stops_no_other_repair(
+    looker: Reconciler, job_records: JobStore, redis: Redis
+) -> None:
+    for job_id in ("running", "damaged", "sound"):
+        job_records.create(job_id, EVALUATE)
+    assert job_records.claim("w") is not None
+    redis.delete(f"jobs:line:{COMMON}")
+    redis.hset("job:damaged", "failed_attempts", "{")
+    looker.run_once()
+    claim = job_records.claim("w")
+    assert claim is not None and claim.job_id == "sound"
+    look_until(looker, lambda: seen(job_records, "running").state is State.QUEUED)
+
+
+def test_a_record_that_cannot_be_expired_stops_no_other_repair(
+    looker: Reconciler, job_records: JobStore, redis: Redis
+) -> None:
+    job_records.create("damaged", replace(EVALUATE, queue_timeout=1))
+    job_records.create("sound", EVALUATE)
+    redis.hset("job:damaged", "since", "never")
+    redis.zadd("jobs:deadlines", {"damaged": 1})
+    redis.delete(f"jobs:line:{COMMON}")
+    look_until(looker, lambda: "sound" in job_records.queue.jobs(COMMON, 9))
+
+
 def test_a_job_whose_owner_lives_is_left_alone(looker: Reconciler, job_records: JobStore, redis: Redis) -> None:
     job_records.create("a", EVALUATE)
     assert job_records.claim("w") is not None

@@ -27,6 +27,14 @@ if arg.id then select_job(arg.id) end
 local function get(field) return redis.call('HGET', job, field) or '' end
 local function count(name, by) redis.call('HINCRBY', 'jobs:counters', name, by or 1) end
 
+-- A part of an index of jobs, another one each time: to look at all of a long one would hold Redis up, and the first of a
+-- queue may wait for ever, such as for a GPU that is away.
+local function part(index, limit)
+  local parts = math.max(1, math.ceil(redis.call('ZCARD', index) / limit))
+  local from = clock[2] % parts * limit
+  return redis.call('ZRANGE', index, from, from + limit - 1)
+end
+
 -- Those that see a job in lists: all without an API key, and its own key.
 local function viewers(key) return (key or '') == '' and {''} or {'', key} end
 
