@@ -28,7 +28,7 @@ from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
 from validation.compare.result import CallComparison
-from validation.compare.rounding_boundary import TIED_SHARE, Outputs, explained_by_jumps, few_are_wrong
+from validation.compare.rounding_boundary import SHARE, TIED_SHARE, Outputs, explained_by_jumps, few_are_wrong
 from validation.compare.ties import explain_ties
 from validation.compare.tolerance import Tolerance
 from validation.evidence.gradient_kinks import Differences, explained_by_kinks, first_gradient
@@ -116,8 +116,9 @@ class BoundaryExcuses:
                     exact = next(iter(float64_outputs), None)
                     if self._reference_errors.excuses(comparisons[call], want, got, terms, exact, rounded):
                         continue
+                share = TIED_SHARE if many else SHARE
                 if self._calls + len(jumps) == MOST_CALLS or not self._explained(
-                    want, got, chain(float64_outputs, runs)
+                    want, got, chain(float64_outputs, runs), share
                 ):
                     self._float64.refusal, self._reference_errors.refused = refusal, True
                     return comparisons
@@ -137,14 +138,14 @@ class BoundaryExcuses:
                 outputs = session.double(arguments, rounds=True)
         return outputs
 
-    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
+    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs], share: float) -> bool:
         """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
 
         At kinks the runs of a few calls speak for those of the later ones that differ by no more than twice as much.
         """
         first = first_gradient(expected, actual, self._reference.gradients, self._tolerance)
         if first is None:
-            return self._is_jump(expected, actual, runs)
+            return self._is_jump(expected, actual, runs, share)
         expected, actual = expected[first:], actual[first:]
         if self._kinks.calls >= MOST_RUNS and self._kinks.cover(expected, actual):
             return True
@@ -153,12 +154,15 @@ class BoundaryExcuses:
             self._kinks.widen(expected, actual)
         return explained
 
-    def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
-        """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding."""
+    def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs], share: float) -> bool:
+        """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding.
+
+        `share` of the elements may be wrong, which has to go with the moves of the `runs`.
+        """
         # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
         if sum(tensor.numel() for tensor in expected) > MOST_ELEMENTS or explain_ties(expected, actual):
             return False
-        return few_are_wrong(expected, actual, self._tolerance, TIED_SHARE) and explained_by_jumps(
+        return few_are_wrong(expected, actual, self._tolerance, share) and explained_by_jumps(
             expected, actual, runs, self._tolerance
         )
 
