@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
 from backends.base import Target
 from backends.source.error_report import BUILD_FAILED, fault
@@ -45,6 +46,7 @@ LACKS = {
     ),
     "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
+TORCHS = cpp_extension.include_paths()[0]
 LIBRARY_FILES = ("lib/site-packages/tilelang/cuda/common.h", "cuda-13.0/include/crt/a.h")
 
 
@@ -110,6 +112,8 @@ def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing
         "nvcc fatal   : Compiler 'g++-9' in PATH not found",
         "/usr/include/stdio.h:1:10: fatal error: nothing.h: No such file or directory",
         "/usr/include/stdio.h:1:10: fatal error: bits/types.h: No such file or directory",
+        "/usr/include/stdio.h:1:10: fatal error: License: No such file or directory",
+        f"{TORCHS}/torch/csrc/python_headers.h:1:10: fatal error: Python.h: No such file or directory",
     ],
 )
 def test_what_is_not_missing_is_the_sources_choice_or_a_text_that_its_static_assert_prints(line: str) -> None:
