@@ -122,9 +122,10 @@ def test_what_is_not_missing_is_the_sources_choice_or_a_text_that_its_static_ass
 
 
 @pytest.mark.parametrize("text", [f"{BUILD_FAILED} 'e'\n/bin/sh: 1: nvcc: not found", "'tileiras' compiler not found"])
-def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("raises", ["raise RuntimeError({!r})", "exec('raise RuntimeError(text)', {{'text': {!r}}})"])
+def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, raises: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.py"
-    source.write_text(f"raise RuntimeError({text!r})\n")
+    source.write_text(raises.format(text) + "\n")
     with pytest.raises(RuntimeError) as caught:
         exec(compile(source.read_text(), str(source), "exec"))
     told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
