@@ -88,7 +88,7 @@ def fault(
     The log is the traceback from the source's first line on, with the compiler's text and with paths relative to the
     folder.
     """
-    if isinstance(error, KernelFault):
+    if isinstance(error, KernelFault) and not _raised_by_source(error):
         return error
     if isinstance(error, CodecError):
         # Our own code raised it, about a value of the submission: the traceback would not help its author.

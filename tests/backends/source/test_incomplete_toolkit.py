@@ -11,8 +11,8 @@ from torch.utils import cpp_extension
 from backends.base import Target
 from backends.source.error_report import BUILD_FAILED, fault
 from backends.source.incomplete_toolkit import missing_part
-from domain.fault import may_pass_again
-from domain.result import Status
+from domain.fault import KernelFault, may_pass_again
+from domain.result import Lack, Status
 from tests.backends.extensions.test_jit_build import with_nvcc
 
 LACKS = {
@@ -130,6 +130,16 @@ def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, raises: s
         exec(compile(source.read_text(), str(source), "exec"))
     told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
     assert told.status is Status.COMPILE_ERROR
+
+
+def test_nor_by_an_exception_of_the_service(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.py"
+    source.write_text("raise its_own\n")
+    its_own = KernelFault(Status.UNSUPPORTED, "nvcc is missing", lacks=Lack.PART)
+    with pytest.raises(KernelFault) as caught:
+        exec(compile(source.read_text(), str(source), "exec"), {"its_own": its_own})
+    told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
+    assert told.status is Status.COMPILE_ERROR and told.lacks is None
 
 
 @pytest.mark.usefixtures("nothing_but_nvcc")
