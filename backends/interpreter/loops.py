@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from typing import Any
 
+from triton.runtime import interpreter
 from triton.runtime.interpreter import ASTTransformer
 
 
 def install() -> None:
     """Patches this process and its forks. The interpreter rewrites each kernel's source before it first runs."""
     ASTTransformer.visit_For = _visit_loop
+    interpreter.interpreter_semantic.counters = _counters
 
 
 def _visit_loop(transformer: ast.NodeTransformer, loop: ast.For) -> ast.For:
-    """The same loop; over `range` or `tl.range`, its first statement makes the counter a tensor. `tl.static_range`
-    counts in constants on a GPU too."""
+    """The same loop; over `range` or `tl.range`, its counter is a tensor. `tl.static_range` counts in constants on a
+    GPU too."""
     transformer.generic_visit(loop)
-    function = loop.iter.func if isinstance(loop.iter, ast.Call) else None
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-    if name == "range" and isinstance(loop.target, ast.Name):
-        counter = loop.target.id
-        loop.body[:0] = ast.parse(f"{counter} = interpreter_semantic.to_tensor({counter}, False)").body
+    if not isinstance(loop.iter, ast.Call):
+        return loop
+    function = loop.iter.func
+    if (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)) == "range":
+        loop.iter.args.insert(0, function)
+        loop.iter.func = ast.parse("interpreter_semantic.counters", mode="eval").body
     return loop
+
+
+def _counters(numbers_of: Callable[..., Iterable[int]], *bounds: Any, **options: Any) -> Iterator[Any]:
+    """Each number as a tensor of the type that the bounds have together: int64 where one of them is."""
+    semantic = interpreter.interpreter_semantic
+    kinds = [semantic.to_tensor(bound).dtype for bound in (0, *bounds)]
+    for number in numbers_of(*bounds, **options):
+        yield semantic.cast(semantic.to_tensor(number, False), reduce(semantic.integer_promote_impl, kinds))

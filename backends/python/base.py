@@ -44,6 +44,7 @@ from backends.source.argument_binding import (
     contract_arguments,
     fitting_arguments,
     input_maker,
+    input_names,
     keyword_only,
     keywords,
     signature_of,
@@ -239,7 +240,7 @@ class PythonExecutable(Executable):
         self._passing = Passing(None, keywords(self._signature))
         if kernel.io is not None:
             self._passing = contract_arguments(self._signature, kernel.io)
-        self._input_names = value_names(self._signature, kernel.io)
+        self._input_names = input_names(self._signature, kernel.io)
         self._borrows_arguments = kernel.io is None and (bool(given.input_names) or not self._own.makes_inputs)
 
     def _constructed(self, module: ModuleType, entry: Entry, given: ReferenceArguments, seed: int) -> Any:

@@ -48,8 +48,9 @@ def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any],
     """
     every = list(range(len(args)))
     tensors = [index for index in every if isinstance(args[index], torch.Tensor)]
-    has_names = len(given.input_names) == len(args)
-    named = _by_name(signature, given.input_names, (every, tensors)) if signature is not None and has_names else None
+    names, named = given.input_names[: len(args)], None
+    if signature is not None and len(names) == len(args):
+        named = _by_name(signature, names, (every, tensors))
     skips = not binds(signature, len(args)) and binds(signature, len(tensors))
     return named or Passing(tensors if skips else None, keywords(signature))
 
@@ -66,10 +67,19 @@ def _by_name(signature: inspect.Signature, names: Sequence[str], possible: Itera
     return None
 
 
-def value_names(signature: inspect.Signature | None, io: IOContract | None = None) -> list[str]:
-    """Names of the parameters that values reach, in their order, or of a contract's inputs; empty if one has none."""
+def input_names(signature: inspect.Signature | None, io: IOContract | None = None) -> list[str]:
+    """Names of the parameters that the values of a call reach, in their order, or of a contract's inputs.
+
+    Values beyond them have unknown names; a call of fewer values reaches the first ones.
+    """
     if io is not None and io.args:
         return [each.name for each in io.args if not each.is_meta and each.role != "output"]
+    # Before keyword-only parameters, any number of those with a default may be left out.
+    return required_names(signature) if keywords(signature) else value_names(signature)
+
+
+def value_names(signature: inspect.Signature | None) -> list[str]:
+    """Names of the parameters that values reach, in their order; empty if one has none."""
     order = _order(signature)
     return [] if any(each.kind is each.VAR_POSITIONAL for each in order) else [each.name for each in order]
 

@@ -88,7 +88,7 @@ def fault(
     The log is the traceback from the source's first line on, with the compiler's text and with paths relative to the
     folder.
     """
-    if isinstance(error, KernelFault):
+    if isinstance(error, KernelFault) and not _raised_by_source(error):
         return error
     if isinstance(error, CodecError):
         # Our own code raised it, about a value of the submission: the traceback would not help its author.
@@ -254,7 +254,8 @@ def _operators_part(error: BaseException, log: str, folder: Path, target: Target
 
 def _raised_by_source(error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and _is_source(frames[-1].filename)
+    # What a source has `exec` run is in no file.
+    return bool(frames) and (_is_source(frames[-1].filename) or frames[-1].filename.startswith("<"))
 
 
 def _source_text(folder: Path) -> str:

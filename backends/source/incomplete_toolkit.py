@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import sysconfig
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -80,20 +81,27 @@ def missing_part(text: str, arch: str) -> str | None:
 
 
 def _of_a_library(includer: str, header: str) -> bool:
-    """Whether a library's file includes that header, and the compiler does not find it."""
+    """Whether a library's file includes that header on this platform, and the preprocessor does not find it."""
     file = Path(includer)
-    if not (_LIBRARY.search(includer) and file.is_file() and header in file.read_text(errors="replace")):
+    if not (_LIBRARY.search(includer) and file.is_file()):
         return False
-    folders = (f"-I{folder}" for folder in (*file.parents, f"{cuda_home()}/include"))
-    text = f'#if !__has_include("{header}")\n#error\n#endif\n'
-    return not _passes("c++", "-E", "-x", "c++", *folders, "-", text=text)
+    places = (*file.parents, f"{cuda_home()}/include", sysconfig.get_path("include"))
+    # -MG lists headers that are not found by their bare names.
+    listing = ("c++", "-M", "-MG", "-x", "c++", *(f"-I{place}" for place in places))
+    return any(header in _output(*listing, *macro, str(file)).split() for macro in ((), ("-D__CUDACC__",)))
 
 
-def _passes(*command: str, text: str = "") -> bool:
-    """Whether a compiler does that here, with that text as its input: its tools are there, and go together."""
-    with tempfile.TemporaryDirectory() as folder, suppress(OSError, subprocess.TimeoutExpired):
-        whole = [*command, "-o", f"{folder}/probe"]
-        return subprocess.run(whole, input=text.encode(), capture_output=True, timeout=PROBE_S).returncode == 0
+def _output(*command: str) -> str:
+    """What a compiler lists, though it complains; empty without such a compiler."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(command, capture_output=True, timeout=PROBE_S).stdout.decode(errors="replace")
+    return ""
+
+
+def _passes(*command: str) -> bool:
+    """Whether a compiler does that here: its tools are there, and go together."""
+    with suppress(OSError, subprocess.TimeoutExpired), tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([*command, "-o", f"{folder}/probe"], capture_output=True, timeout=PROBE_S).returncode == 0
     return False
 
 

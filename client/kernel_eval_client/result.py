@@ -196,7 +196,7 @@ class Result:
     @property
     def judged(self) -> bool:
         """Whether the verdict says something about the kernel: False where the reference failed, or where a kernel is
-        `unsupported` because the worker lacks something. `worker_lacks` says so; a worker with a GPU lacks none.
+        `unsupported` because the worker lacks something. `worker_lacks` says so; no worker with a GPU lacks one.
         """
         lacks = (self.raw.get("kernel_exec_result") or {}).get("worker_lacks", "gpu")
         unjudged = lacks == "part" or (lacks == "gpu" and not self.environment.get("gpu_name"))

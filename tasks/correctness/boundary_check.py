@@ -99,8 +99,9 @@ class BoundaryExcuses:
             want, got = ([stack[call] for stack in stacks] for stacks in (expected, actual))
             float64_outputs: list[Outputs] = []
             refusal = None
-            ties = self._may_be_tied and not few_are_wrong(want, got, self._tolerance)
-            with closing(self._runs(arguments, budget, ties=ties)) as runs:
+            # At kinks, small differences are many.
+            many = self._reference.gradients is None and not few_are_wrong(want, got, self._tolerance)
+            with closing(self._runs(arguments, budget, ties=many)) as runs:
                 if self._float64.applies(comparisons[call], want, arguments):
                     float64_outputs = list(islice(runs, 1)) if self._float64.wants_run else []
                     operations = partial(self._operations, arguments, budget)
@@ -115,8 +116,9 @@ class BoundaryExcuses:
                     exact = next(iter(float64_outputs), None)
                     if self._reference_errors.excuses(comparisons[call], want, got, terms, exact, rounded):
                         continue
+                share = TIED_SHARE if many else SHARE
                 if self._calls + len(jumps) == MOST_CALLS or not self._explained(
-                    want, got, chain(float64_outputs, runs)
+                    want, got, chain(float64_outputs, runs), share
                 ):
                     self._float64.refusal, self._reference_errors.refused = refusal, True
                     return comparisons
@@ -136,14 +138,14 @@ class BoundaryExcuses:
                 outputs = session.double(arguments, rounds=True)
         return outputs
 
-    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
+    def _explained(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs], share: float) -> bool:
         """Whether rounding explains a call's wrong elements: at jumps, or at kinks where only gradients are wrong.
 
         At kinks the runs of a few calls speak for those of the later ones that differ by no more than twice as much.
         """
         first = first_gradient(expected, actual, self._reference.gradients, self._tolerance)
         if first is None:
-            return self._is_jump(expected, actual, runs)
+            return self._is_jump(expected, actual, runs, share)
         expected, actual = expected[first:], actual[first:]
         if self._kinks.calls >= MOST_RUNS and self._kinks.cover(expected, actual):
             return True
@@ -152,20 +154,17 @@ class BoundaryExcuses:
             self._kinks.widen(expected, actual)
         return explained
 
-    def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs]) -> bool:
-        """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding."""
+    def _is_jump(self, expected: Outputs, actual: Outputs, runs: Iterable[Outputs], share: float) -> bool:
+        """Whether the reference itself gives every wrong element of a call for inputs that differ by rounding.
+
+        `share` of the elements may be wrong, which has to go with the moves of the `runs`.
+        """
         # A reference may select a certain one of equal values on purpose; perturbed inputs cannot show that.
         if sum(tensor.numel() for tensor in expected) > MOST_ELEMENTS or explain_ties(expected, actual):
             return False
-        share = TIED_SHARE if self._may_be_tied else SHARE
         return few_are_wrong(expected, actual, self._tolerance, share) and explained_by_jumps(
             expected, actual, runs, self._tolerance
         )
-
-    @property
-    def _may_be_tied(self) -> bool:
-        """Gradients have kinks, where many elements differ without ties."""
-        return self._reference.gradients is None
 
     def _operations(self, arguments: Arguments, budget: TimeBudget) -> float:
         """Operations of one call of the reference, as torch counts them; 0 if it cannot."""

@@ -9,6 +9,7 @@ import torch
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
+from domain.value import Unserializable, leaves
 from sandbox.supervisor.messages import ModelState
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.time_budget import TimeBudget
@@ -62,11 +63,12 @@ class Weights:
     def advice(self) -> str | None:
         """Advice for a wrong candidate whose constructor got other arguments than it names, or that has own weights."""
         got, own = (run.loaded.arguments.init if run.loaded else None for run in (self._reference, self._candidate))
-        if got and own and got != own and len(got) == len(own):
-            theirs, its = (listed(list(map(repr, each))) for each in (got, own))
+        theirs, its = ([repr(value) for value in each or ()] for each in (got, own))
+        if theirs != its and len(theirs) == len(its) and not leaves(got, Unserializable):
             return (
-                f"its constructor got the reference's arguments ({theirs}), and not those of its own get_init_inputs() "
-                f"({its}): take them in the reference's order, or give the parameters its names"
+                f"where they fit, its constructor got the reference's arguments ({listed(theirs)}), and not those of "
+                f"its own get_init_inputs() ({listed(its)}): take them in the reference's order, or give the "
+                "parameters its names"
             )
         if self.summary != SAME_SEED:
             return None

@@ -10,7 +10,7 @@ from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.kernel_guess import looks_like, other_type, uses_triton
 from domain.request import Request
-from domain.result import DeviceReport, Outcome, Report, Status
+from domain.result import DeviceReport, Lack, Outcome, Report, Status
 from domain.speed.headroom import headroom
 from profiling.gpu.xid_errors import summary
 from tasks.diagnostics.post_timing_checks import NOT_REACHED
@@ -32,10 +32,12 @@ def make_report(
 ) -> Report:
     """The report; `device_metrics` are the counters that the request asked for."""
     candidate = kernel_runs[-1]
-    reference = outcome(job.request, candidate.reference, use.inputs) if candidate.reference is not None else None
+    on_gpu, reference = job.worker.target.is_cuda, None
+    if candidate.reference is not None:
+        reference = outcome(job.request, candidate.reference, use.inputs, on_gpu=on_gpu)
     failed = reference if candidate.reference is not None and candidate.reference.fault is not None else None
     report = Report(
-        outcome(job.request, candidate, use.inputs, failed),
+        outcome(job.request, candidate, use.inputs, failed, on_gpu=on_gpu),
         environment(job.worker.target),
         reference,
         use.speedup,
@@ -49,16 +51,24 @@ def make_report(
 
 
 def outcome(
-    request: Request, kernel_run: KernelRun, inputs: dict[str, Any], failed_reference: Outcome | None = None
+    request: Request,
+    kernel_run: KernelRun,
+    inputs: dict[str, Any],
+    failed_reference: Outcome | None = None,
+    *,
+    on_gpu: bool = False,
 ) -> Outcome:
-    """The verdict about one kernel, as far as the job came."""
+    """The verdict about one kernel, as far as the job came. `on_gpu`: no runner may say that its worker lacks a GPU."""
     status, message, log = _verdict(kernel_run, failed_reference)
     diagnosis, position = kernel_run.diagnosis, _roofline(kernel_run)
+    lacks = kernel_run.fault.lacks if kernel_run.fault is not None else None
+    if status is not Status.UNSUPPORTED or (on_gpu and lacks is Lack.GPU):
+        lacks = None
     return Outcome(
         status=status,
         kernel_type=kernel_run.kernel.kernel_type.value,
         compiled=kernel_run.was_compiled,
-        worker_lacks=kernel_run.fault.lacks if kernel_run.fault is not None else None,
+        worker_lacks=lacks,
         message=kernel_run.redact_paths(message) if message else None,
         log=kernel_run.redact_paths(log),
         output=kernel_run.redact_paths(kernel_run.output),

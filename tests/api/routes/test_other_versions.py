@@ -48,6 +48,17 @@ def test_no_missing_member_of_a_result_is_an_error_of_the_service(
             assert client.get(path, headers=HTML).status_code == 200, place
 
 
+@pytest.mark.parametrize("place", ["kernel_exec_result", "ref_result"])
+def test_a_member_of_another_form_is_no_error_either(
+    place: str, client: FlaskClient, records: JobStore, redis: Redis
+) -> None:
+    body = results.passed()
+    job_id = completed(client, records, body)
+    for other in ({**body, place: 5}, {**body, place: {**body[place], "timing": "none"}}):
+        redis.set(f"job:{job_id}:result", json.dumps(other))
+        assert ANOTHER in report(client, job_id).text and client.get(f"/job/{job_id}").status_code == 200
+
+
 def test_what_a_later_version_added_has_its_default(client: FlaskClient, records: JobStore) -> None:
     body = results.passed()
     for name in ("window_ms", "per_process_ms", "stop_reason", "launch_overhead_correction_us"):

@@ -559,6 +559,14 @@ def test_a_loop_s_counter_is_a_tensor(loop: str, answer: Answer) -> None:
     assert torch.equal(answer(launched, source, torch.tensor([0, 4], dtype=torch.int32)), expected)
 
 
+def test_a_counter_has_the_type_of_its_bounds(answer: Answer) -> None:
+    """A product of it that needs 64 bits has them where a bound has."""
+    counted = COUNTED.replace("i.to(tl.int64)", "i").replace("LOOP", "range(tl.load(ends_ptr), 4)")
+    source = counted.replace("(i - 3) // 2 * 10 + j)", "i * 1000000007 % 1000)")
+    expected = torch.tensor([i * 1000000007 % 1000 for i in range(4)], dtype=torch.int32)[:, None].expand(4, 4)
+    assert torch.equal(answer(launched, source, torch.tensor([0, 4])), expected)
+
+
 CONSTANTS = """
 import torch
 import triton

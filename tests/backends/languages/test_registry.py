@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -69,11 +70,16 @@ def test_a_language_that_is_not_installed_is_unsupported(language: Language, ker
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
-def test_a_missing_module_names_its_language_alone(language: Language) -> None:
+def test_a_missing_module_names_its_language_alone(language: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, language.module, None)  # Python says then that there is none.
     part = operators_part(ModuleNotFoundError(f"No module named {language.module!r}", name=language.module))
     assert part is not None and language.title in part
     below = f"{language.module}.nothing"
     assert operators_part(ModuleNotFoundError(f"No module named {below!r}", name=below)) is None
+
+
+def test_a_module_that_is_there_is_not_missing_because_a_source_says_so() -> None:
+    assert operators_part(ModuleNotFoundError("No module named 'triton'", name="triton")) is None
 
 
 def test_from_a_package_with_other_parts_too() -> None:

@@ -57,6 +57,8 @@ def test_a_reference_s_inputs_reach_the_keyword_only_parameters_of_a_kernel(tmp_
 REFERENCES = {
     "by position": kernel("def kernel_fn(x, mask): return x - mask"),
     "by keyword": kernel("def kernel_fn(x, *, eps=1.0, mask): return x - mask"),
+    "with a default": kernel("def kernel_fn(x, mask, eps=1.0): return x - mask"),
+    "with a default before": kernel("def kernel_fn(x, eps=1.0, *, mask): return x - mask"),
     "by a contract": kernel(
         "def kernel_fn(x, mask): return x - mask",
         io={"args": [tensor("x", 2), tensor("mask", 2), tensor("out", 2, role="output")]},

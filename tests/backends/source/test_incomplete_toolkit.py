@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils import cpp_extension
 
 from backends.base import Target
 from backends.source.error_report import BUILD_FAILED, fault
 from backends.source.incomplete_toolkit import missing_part
-from domain.fault import may_pass_again
-from domain.result import Status
+from domain.fault import KernelFault, may_pass_again
+from domain.result import Lack, Status
 from tests.backends.extensions.test_jit_build import with_nvcc
 
 LACKS = {
@@ -45,6 +46,7 @@ LACKS = {
     ),
     "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
+TORCHS = cpp_extension.include_paths()[0]
 LIBRARY_FILES = ("lib/site-packages/tilelang/cuda/common.h", "cuda-13.0/include/crt/a.h")
 
 
@@ -110,6 +112,8 @@ def test_a_header_that_a_whole_toolkit_lacks_is_the_sources(header: str, nothing
         "nvcc fatal   : Compiler 'g++-9' in PATH not found",
         "/usr/include/stdio.h:1:10: fatal error: nothing.h: No such file or directory",
         "/usr/include/stdio.h:1:10: fatal error: bits/types.h: No such file or directory",
+        "/usr/include/stdio.h:1:10: fatal error: License: No such file or directory",
+        f"{TORCHS}/torch/csrc/python_headers.h:1:10: fatal error: Python.h: No such file or directory",
     ],
 )
 def test_what_is_not_missing_is_the_sources_choice_or_a_text_that_its_static_assert_prints(line: str) -> None:
@@ -118,13 +122,24 @@ def test_what_is_not_missing_is_the_sources_choice_or_a_text_that_its_static_ass
 
 
 @pytest.mark.parametrize("text", [f"{BUILD_FAILED} 'e'\n/bin/sh: 1: nvcc: not found", "'tileiras' compiler not found"])
-def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("raises", ["raise RuntimeError({!r})", "exec('raise RuntimeError(text)', {{'text': {!r}}})"])
+def test_a_source_cannot_say_that_the_toolkit_is_incomplete(text: str, raises: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.py"
-    source.write_text(f"raise RuntimeError({text!r})\n")
+    source.write_text(raises.format(text) + "\n")
     with pytest.raises(RuntimeError) as caught:
         exec(compile(source.read_text(), str(source), "exec"))
     told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
     assert told.status is Status.COMPILE_ERROR
+
+
+def test_nor_by_an_exception_of_the_service(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.py"
+    source.write_text("raise its_own\n")
+    its_own = KernelFault(Status.UNSUPPORTED, "nvcc is missing", lacks=Lack.PART)
+    with pytest.raises(KernelFault) as caught:
+        exec(compile(source.read_text(), str(source), "exec"), {"its_own": its_own})
+    told = fault(caught.value, "importing", tmp_path, Target("cuda:0", "sm_90"), Status.COMPILE_ERROR)
+    assert told.status is Status.COMPILE_ERROR and told.lacks is None
 
 
 @pytest.mark.usefixtures("nothing_but_nvcc")
