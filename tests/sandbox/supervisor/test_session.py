@@ -156,8 +156,8 @@ def kernel_fn(x): return x
         ("torch.empty(1 << 60)", Status.OUT_OF_MEMORY, "memory"),
         ("return torch.eye(3).to_sparse()", Status.UNSUPPORTED, "strided"),
         ("return torch.nested.nested_tensor([torch.ones(2)])", Status.UNSUPPORTED, "nested tensors do not cross"),
-        (f"{BLAMES} raise fault.KernelFault(result.Status.REFERENCE_FAILED, 'not I')", Status.CRASHED, "not I"),
-        (f"{BLAMES} raise fault.KernelFault(result.Status.PASSED, 'very good')", Status.CRASHED, "very good"),
+        (f"{BLAMES} raise fault.KernelFault(result.Status.REFERENCE_FAILED, 'not I')", Status.RUNTIME_ERROR, "not I"),
+        (f"{BLAMES} raise fault.KernelFault(result.Status.PASSED, 'very good')", Status.RUNTIME_ERROR, "very good"),
     ],
 )
 def test_every_way_to_fail_has_its_status(session, folder, body, status, says):
