@@ -209,10 +209,10 @@ class Backend(ABC):
 
     @abstractmethod
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, borrowed: ReferenceArguments, seed: int
     ) -> Executable:
         """Makes the kernel callable on `target`.
 
-        `given` are the reference's arguments, for a candidate. The seed is set before any
+        `borrowed` are the reference's arguments, for a candidate. The seed is set before any
         constructor runs, so that two sources with the same layers start from the same weights.
         """

@@ -421,7 +421,7 @@ def with_defaults(body: dict[str, Any]) -> dict[str, Any]:
     """A stored body; what times and comparisons lack, as an earlier version wrote them, has today's default."""
     for side in (body.get("kernel_exec_result"), body.get("ref_result")):
         for name, kind in (("timing", Timing), ("comparison", Comparison)):
-            if isinstance(side, dict) and isinstance(stored := side.get(name), dict):
+            if isinstance(side, dict) and isinstance(stored := side.get(name), dict) and stored:
                 side[name] = _defaults(kind) | stored
     return body
 

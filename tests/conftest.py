@@ -120,10 +120,12 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.wait(timeout=START_S)
 
 
-@pytest.fixture(autouse=True)
-def no_pause_before_last_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def no_pause_before_last_attempts() -> Iterator[None]:
     """In this process: most tests that use up a job's attempts have no reconciler. Tests of the pause set it."""
-    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_store, "LAST_PAUSE_S", 0)
+        yield
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ def page_of(render: Callable[..., Read], *views: JobView) -> Read:
     return read_or(lambda: render(*views), None) or render(*(replace(view, result=None) for view in views))
 
 
-def read_or(read: Callable[[], Read], otherwise: Read) -> Read:
-    """What `read` returns; `otherwise`, with a line in the log, where the record lacks what it reads."""
+def read_or(read: Callable[[], Read], default: Read) -> Read:
+    """What `read` returns; `default`, with a line in the log, where the record lacks what it reads."""
     try:
         return read()
     except _UNREADABLE:
         _log.exception("a stored record cannot be read: another version of the service may have written it")
-        return otherwise
+        return default

@@ -39,10 +39,10 @@ def two_jobs(query_data: dict[str, Any]) -> Response:
     first, second = (find_job(query_data[name].strip()) for name in (side_by_side.FIRST, side_by_side.SECOND))
     now, sources = app_context().records.now(), (_source(first.job_id), _source(second.job_id))
 
-    def shown(*views: JobView) -> Response:
+    def rendered(*views: JobView) -> Response:
         return page("side_by_side.html", **side_by_side.template_values(views, sources, now))
 
-    return page_of(shown, first, second)
+    return page_of(rendered, first, second)
 
 
 class AttemptsQuerySchema(RefreshQuerySchema):

@@ -55,7 +55,7 @@ class CudaBackend(Backend):
         return Artifact(facts=build.facts(attempt), log=attempt.warnings)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, borrowed: ReferenceArguments, seed: int
     ) -> Executable:
         """Loads the machine code into torch's context and lays out the argument buffer."""
         if not target.is_cuda:

@@ -36,7 +36,7 @@ class Example:
     With `unknown` there is a reference whose inputs nobody knows.
     """
 
-    given: ReferenceArguments = NO_REFERENCE
+    borrowed: ReferenceArguments = NO_REFERENCE
     inputs: list[Any] | None = None
     unknown: bool = False
 
@@ -48,8 +48,8 @@ class Example:
                 return cls()
             case str():
                 return cls(unknown=True)
-            case (given, None | list() as inputs):
-                return cls(init_args.from_wire(given), inputs)
+            case (borrowed, None | list() as inputs):
+                return cls(init_args.from_wire(borrowed), inputs)
         raise CodecError("an example is a pair of constructor arguments and inputs")
 
     @staticmethod

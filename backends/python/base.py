@@ -150,7 +150,9 @@ class PythonBackend(Backend):
                     entry = self.entry(module, kernel)
                     world.tell(entry=entry.label)
                     doing = f"constructing {entry.label}"
-                    executable = PythonExecutable(module, entry, kernel, folder, target, drawn_example.given, DRY_SEED)
+                    executable = PythonExecutable(
+                        module, entry, kernel, folder, target, drawn_example.borrowed, DRY_SEED
+                    )
                 except Exception as error:
                     raise fault(error, doing, folder, target) from error
                 args = drawn_example.arguments(kernel, executable)
@@ -168,7 +170,7 @@ class PythonBackend(Backend):
         return dry_run(extensions, task, follow)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, borrowed: ReferenceArguments, seed: int
     ) -> Executable:
         """Executes the source again, where its extensions are already built, and constructs its class under the
         seed."""
@@ -180,12 +182,12 @@ class PythonBackend(Backend):
             raise _import_fault(error, kernel, folder, target) from error
         entry = self.entry(module, kernel)
         try:
-            executable = PythonExecutable(module, entry, kernel, folder, target, given, seed)
+            executable = PythonExecutable(module, entry, kernel, folder, target, borrowed, seed)
         except (Exception, SystemExit) as error:
             doing = f"constructing {entry.label}"
             own = input_maker("get_init_inputs", [module, entry.target])
             if isinstance(error, TypeError) and own is None and not reached_source(error):
-                why = _why_unusable(given.init)
+                why = _why_unusable(borrowed.init)
                 doing += f" (the source has no get_init_inputs() to give its arguments, and {why})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
@@ -203,13 +205,13 @@ class PythonExecutable(Executable):
         kernel: Kernel,
         folder: Path,
         target: Target,
-        given: ReferenceArguments,
+        borrowed: ReferenceArguments,
         seed: int,
     ) -> None:
         self.entry = entry.label
         self._folder = folder
         self._target = target
-        self._given = given
+        self._borrowed = borrowed
         self._init: list[Any] | None = None
         self._init_names: list[str] = []
         self._inputs_device = DefaultDevice(target)
@@ -222,7 +224,7 @@ class PythonExecutable(Executable):
         if entry.method is not None:
             constructor_device = DefaultDevice(target)
             self._instance = constructor_device.run(
-                lambda: self._constructed(module, entry, given, seed),
+                lambda: self._constructed(module, entry, borrowed, seed),
                 suits=lambda instance: not keeps_other_tensors(instance),
                 is_final=self._is_compile_error,
             )
@@ -241,15 +243,15 @@ class PythonExecutable(Executable):
         if kernel.io is not None:
             self._passing = contract_arguments(self._signature, kernel.io)
         self._input_names = input_names(self._signature, kernel.io)
-        self._borrows_arguments = kernel.io is None and (bool(given.input_names) or not self._own.makes_inputs)
+        self._borrows_arguments = kernel.io is None and (bool(borrowed.input_names) or not self._own.makes_inputs)
 
-    def _constructed(self, module: ModuleType, entry: Entry, given: ReferenceArguments, seed: int) -> Any:
+    def _constructed(self, module: ModuleType, entry: Entry, borrowed: ReferenceArguments, seed: int) -> Any:
         """An instance from the reference's constructor arguments, else from the source's own, else without.
 
         The reference's are the task's. A candidate often repeats them, with the sizes of another variant. But a source
         that gives another number of its own has another constructor.
         """
-        arguments = fitting_arguments(entry.target, dataclasses.replace(given, init=self._on_device(given.init)))
+        arguments = fitting_arguments(entry.target, dataclasses.replace(borrowed, init=self._on_device(borrowed.init)))
         maker = input_maker("get_init_inputs", [module, entry.target])
         if maker is not None:
             seed_everything(seed)
@@ -314,7 +316,7 @@ class PythonExecutable(Executable):
 
     def _forward(self, args: list[Any]) -> Any:
         if self._borrows_arguments:
-            self._passing, self._borrows_arguments = borrowed_arguments(self._signature, args, self._given), False
+            self._passing, self._borrows_arguments = borrowed_arguments(self._signature, args, self._borrowed), False
         passing = self._passing
         values = args if passing.indexes is None else [args[index] for index in passing.indexes]
         if not passing.names:

@@ -36,11 +36,11 @@ class CudaSourceBackend(PythonBackend):
         return super().build(kernel, folder, target, task)
 
     def load(
-        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, given: ReferenceArguments, seed: int
+        self, kernel: Kernel, folder: Path, target: Target, artifact: Artifact, borrowed: ReferenceArguments, seed: int
     ) -> Executable:
         if kernel.host_function is None:
-            return CudaBackend().load(kernel, folder, target, artifact, given, seed)
-        return super().load(kernel, folder, target, artifact, given, seed)
+            return CudaBackend().load(kernel, folder, target, artifact, borrowed, seed)
+        return super().load(kernel, folder, target, artifact, borrowed, seed)
 
     def imported(self, kernel: Kernel, folder: Path) -> ModuleType:
         name, io = str(kernel.host_function), contract_of(kernel)

@@ -40,7 +40,9 @@ def contract_arguments(signature: inspect.Signature | None, io: IOContract) -> P
     return _by_name(signature, names, (every, inputs) if named else (every, inputs, tensors)) or Passing()
 
 
-def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any], given: ReferenceArguments) -> Passing:
+def borrowed_arguments(
+    signature: inspect.Signature | None, args: Sequence[Any], borrowed: ReferenceArguments
+) -> Passing:
     """How a callable without a contract is passed the reference's arguments.
 
     Scalars are skipped where it takes only the tensors. Keyword-only parameters get the arguments of their names; where
@@ -48,7 +50,7 @@ def borrowed_arguments(signature: inspect.Signature | None, args: Sequence[Any],
     """
     every = list(range(len(args)))
     tensors = [index for index in every if isinstance(args[index], torch.Tensor)]
-    names, named = given.input_names[: len(args)], None
+    names, named = borrowed.input_names[: len(args)], None
     if signature is not None and len(names) == len(args):
         named = _by_name(signature, names, (every, tensors))
     skips = not binds(signature, len(args)) and binds(signature, len(tensors))
@@ -137,17 +139,17 @@ def constructor_arguments(target: Callable[..., Any], init: list[Any]) -> Argume
     return init, {}
 
 
-def fitting_arguments(target: Callable[..., Any], given: ReferenceArguments) -> Arguments | None:
+def fitting_arguments(target: Callable[..., Any], borrowed: ReferenceArguments) -> Arguments | None:
     """The reference's constructor arguments; None if it has none, they do not fit, or some could not be serialised.
 
     They are passed by name where the target has all parameters of the reference's names, in any order.
     """
-    if not given.init or leaves(given.init, Unserializable):
+    if not borrowed.init or leaves(borrowed.init, Unserializable):
         return None
-    args, keywords = constructor_arguments(target, given.init)
-    named = {**dict(zip(given.init_names, args, strict=False)), **keywords}
+    args, keywords = constructor_arguments(target, borrowed.init)
+    named = {**dict(zip(borrowed.init_names, args, strict=False)), **keywords}
     signature = signature_of(target)
-    has_all = signature is not None and set(given.init_names) <= set(signature.parameters)
+    has_all = signature is not None and set(borrowed.init_names) <= set(signature.parameters)
     if has_all and len(named) == len(args) + len(keywords) and _fits(target, [], named):
         return [], named
     return (args, keywords) if _fits(target, args, keywords) else None

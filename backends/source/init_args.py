@@ -12,14 +12,14 @@ from domain.dtype import ITEM_BYTES
 from domain.value import MAX_DEPTH, CodecError, DtypeName, Unserializable, Value
 
 
-def to_wire(given: ReferenceArguments) -> Any:
+def to_wire(borrowed: ReferenceArguments) -> Any:
     """The wire form: a dtype by its name; Unserializable for any constructor argument that does not cross."""
-    return values.encode({**vars(given), "init": _crossing(given.init, MAX_DEPTH - 2)})
+    return values.encode({**vars(borrowed), "init": _crossing(borrowed.init, MAX_DEPTH - 2)})
 
 
-def from_wire(given: Value) -> ReferenceArguments:
+def from_wire(borrowed: Value) -> ReferenceArguments:
     """The arguments for a candidate; none for anything but what `to_wire` makes."""
-    match given:
+    match borrowed:
         case {"init": None | list() as init, "init_names": list() as init_names, "input_names": list() as input_names}:
             names = [[name for name in each if isinstance(name, str)] for each in (init_names, input_names)]
             made = values.replace(init, DtypeName, lambda dtype: getattr(torch, dtype.name))

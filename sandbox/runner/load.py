@@ -19,11 +19,11 @@ def assignment(message: Message) -> tuple[Kernel, Target]:
 
 def load_kernel(kernel: Kernel, target: Target, message: Message, folder: Path) -> tuple[Executable, Message]:
     artifact = Artifact(**message["artifact"])
-    given, seed = init_args.from_wire(values.decode(message["given"])), int(message["seed"])
+    borrowed, seed = init_args.from_wire(values.decode(message["borrowed"])), int(message["seed"])
     noise = message["noise"]
     left_state = noise is not None and left_global_state(folder)
     with noised_parameters(noise, all_constants=bool(message["all_constants"])):
-        executable = backend(kernel.kernel_type).load(kernel, folder, target, artifact, given, seed)
+        executable = backend(kernel.kernel_type).load(kernel, folder, target, artifact, borrowed, seed)
     return executable, {
         "op": "loaded",
         "entry": executable.entry,

@@ -125,7 +125,7 @@ class Session:
         self,
         kernel: Kernel,
         artifact: Artifact,
-        given: ReferenceArguments | None,
+        borrowed: ReferenceArguments | None,
         seed: int,
         *,
         noise: int | None = None,
@@ -135,7 +135,7 @@ class Session:
     ) -> Loaded:
         """Has the runner load the kernel. A seed as `noise` adds noise to parameters whose elements are all equal.
 
-        `given` are the reference's arguments, for a candidate. `draw_on` is where the source makes its tensors, here
+        `borrowed` are the reference's arguments, for a candidate. `draw_on` is where the source makes its tensors, here
         and in `inputs`; None: as the target says. With `may_stay` the runner notes its state first, so that `unload`
         can tell what is left of the kernel.
         """
@@ -146,7 +146,7 @@ class Session:
                 **self._assignment(kernel),
                 "target": target.to_wire(),
                 "artifact": asdict(artifact),
-                "given": None if given is None else init_args.to_wire(given),
+                "borrowed": None if borrowed is None else init_args.to_wire(borrowed),
                 "seed": seed,
                 "noise": noise,
                 "all_constants": all_constants,

@@ -167,10 +167,10 @@ class Preparation:
 
     def _construct(self, kernel_run: KernelRun, draw_on: DrawOn) -> Loaded:
         """Load a kernel. All models start from one seed, so that equal layers have equal weights."""
-        given, seed = kernel_run.given, self.job.weights_seed
+        borrowed, seed = kernel_run.borrowed, self.job.weights_seed
         may_stay = kernel_run.reuse_key is not None
         return kernel_run.open_session.load(
-            kernel_run.kernel, kernel_run.build.artifact, given, seed, draw_on=draw_on, may_stay=may_stay
+            kernel_run.kernel, kernel_run.build.artifact, borrowed, seed, draw_on=draw_on, may_stay=may_stay
         )
 
 

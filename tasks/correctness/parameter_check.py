@@ -231,7 +231,7 @@ class ParameterCheck:
         loaded = session.load(
             candidate.kernel,
             candidate.build.artifact,
-            candidate.given,
+            candidate.borrowed,
             self._trials.job.weights_seed,
             noise=noise,
             all_constants=all_constants,

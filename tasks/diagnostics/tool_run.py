@@ -97,7 +97,7 @@ class Inspection:
             reference = self.kernel_runs[0]
             draw_on = kernel_run.loaded.constructed_on if kernel_run.loaded is not None else None
             artifact, seed = kernel_run.build.artifact, self.job.weights_seed
-            session.load(kernel_run.kernel, artifact, kernel_run.given, seed, draw_on=draw_on)
+            session.load(kernel_run.kernel, artifact, kernel_run.borrowed, seed, draw_on=draw_on)
             if self._weights and kernel_run is not reference:
                 session.load_state(self._weights)
             session.inspect(self._example[kernel_run.role], warm_up)

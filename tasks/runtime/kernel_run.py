@@ -132,7 +132,7 @@ class KernelRun:
         self._spent_s = 0.0
 
     @property
-    def given(self) -> ReferenceArguments | None:
+    def borrowed(self) -> ReferenceArguments | None:
         """The reference's arguments, which a candidate gets; None for a reference, and for a kernel alone."""
         reference = self.reference.loaded if self.reference is not None else None
         return reference.arguments if reference is not None else None

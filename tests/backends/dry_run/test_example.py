@@ -35,7 +35,7 @@ def test_constructor_arguments_and_inputs_cross_without_content(tmp_path: Path) 
     given = kernel(SOURCE)
     wire = Example.wire(given, loaded(given, tmp_path), [torch.ones(4, 2).t(), 8])
     crossed = Example.from_wire(wire)
-    assert crossed.given.init == [torch.float16, 3]
+    assert crossed.borrowed.init == [torch.float16, 3]
     described, number = crossed.inputs or []
     assert (described.dtype, described.shape, described.strides, number) == ("float32", (2, 4), (1, 2), 8)
 
