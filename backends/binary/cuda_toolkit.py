@@ -25,3 +25,9 @@ def cuda_home() -> Path | None:
     compiler = shutil.which("nvcc")
     home_of_compiler = Path(compiler).resolve().parent.parent if compiler else None
     return home_of_compiler if home_of_compiler and (home_of_compiler / "include" / "cuda.h").exists() else None
+
+
+def named_home() -> Path | None:
+    """The folder that CUDA_HOME names, though it may lack a compiler: some languages look nowhere else."""
+    home = os.getenv("CUDA_HOME")  # noqa: TID251 - as languages find it
+    return Path(home) if home else cuda_home()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from backends.binary.cuda_toolkit import cuda_home, with_features
+from backends.binary.cuda_toolkit import cuda_home, named_home, with_features
 from domain.fault import OPERATORS_PART
 
 _ADVICE = f"{OPERATORS_PART} takes a base image with a whole toolkit that fits (WORKER_BASE)"
@@ -76,7 +76,7 @@ def missing_part(text: str, arch: str) -> str | None:
             return f"{_INCOMPLETE.format(f'lib{library}')}: {_ADVICE}"
     tools = ((re.search(pattern, text, re.MULTILINE), means) for pattern, means in _OF_TOOLS.items())
     part = next((means.format(found[1]) for found, means in tools if found), None)
-    nvcc = (f"{home}/bin/nvcc", f"-arch={with_features(arch)}", "-c", "-x", "cu", "/dev/null")
+    nvcc = (f"{named_home()}/bin/nvcc", f"-arch={with_features(arch)}", "-c", "-x", "cu", "/dev/null")
     return None if part is None or _passes(*nvcc) else f"{part}: {_ADVICE}"
 
 

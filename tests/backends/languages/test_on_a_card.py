@@ -23,13 +23,13 @@ from tests.backends.languages.test_compiled_ahead import stored
 RUN = """
 import json, pathlib, sys
 import torch
-from backends.base import Artifact, Target
+from backends.base import NO_REFERENCE, Artifact, Target
 from backends.registry import backend
 from domain.kernel import Kernel
 wire, folder, device, arch, facts, expected = json.load(sys.stdin)
 kernel = Kernel.from_wire(wire)
 executable = backend(kernel.kernel_type).load(
-    kernel, pathlib.Path(folder), Target(device, arch), Artifact(facts), None, 0
+    kernel, pathlib.Path(folder), Target(device, arch), Artifact(facts), NO_REFERENCE, 0
 )
 args = executable.own_inputs(0)
 if args is None:

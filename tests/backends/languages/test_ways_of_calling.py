@@ -130,12 +130,13 @@ def get_inputs():
 
 LOAD = """
 import pathlib, sys
-from backends.base import Artifact, Target
+from backends.base import NO_REFERENCE, Artifact, Target
 from backends.registry import backend
 from domain.kernel import Kernel, KernelType
 kernel = Kernel(sys.stdin.read(), KernelType.CUTE_DSL)
+serving, target = backend(kernel.kernel_type), Target("cpu", None)
 for _ in range(2):  # A module of another name each time, as in a runner that is used again.
-    backend(kernel.kernel_type).load(kernel, pathlib.Path(sys.argv[1]), Target("cpu", None), Artifact({}), None, 0)
+    serving.load(kernel, pathlib.Path(sys.argv[1]), target, Artifact({}), NO_REFERENCE, 0)
 """
 
 LOOK_AGAIN = """

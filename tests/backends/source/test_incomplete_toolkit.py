@@ -158,3 +158,9 @@ def test_a_build_that_lacks_a_header_is_unsupported(tmp_path: Path) -> None:
     assert told.status is Status.UNSUPPORTED
     assert "nv/target is missing" in told.message and "WORKER_BASE" in told.message
     assert "put what it gives" not in told.message
+
+
+def test_the_toolkit_that_the_operator_names_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    told = missing_part(f"[Errno 2] No such file or directory: '{tmp_path}/bin/nvcc'", "sm_90")
+    assert told is not None and f"{tmp_path}/bin/nvcc is missing" in told

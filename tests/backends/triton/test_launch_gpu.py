@@ -51,14 +51,15 @@ IN_A_RUNNER = """
 import json, sys
 import torch
 from pathlib import Path
-from backends.base import Artifact, Target
+from backends.base import NO_REFERENCE, Artifact, Target
 from backends.registry import backend
 from domain.kernel import Kernel
 from tests.backends.contracts import values
 given, folder, arch = json.load(sys.stdin)
 kernel = Kernel.from_wire(given)
 args = values(kernel.io, "cuda")
-backend(kernel.kernel_type).load(kernel, Path(folder), Target("cuda", arch), Artifact(), None, 7).call(args)
+target = Target("cuda", arch)
+backend(kernel.kernel_type).load(kernel, Path(folder), target, Artifact(), NO_REFERENCE, 7).call(args)
 torch.cuda.synchronize()
 """
 
