@@ -155,7 +155,7 @@ class Executable(ABC):
         raise KernelFault(Status.UNSUPPORTED, f"{self.entry} has no gradients: only Python sources have them")
 
     def arguments(self) -> ReferenceArguments:
-        """What a candidate gets of this kernel, if it is the reference: the source's own (`get_init_inputs`)."""
+        """The arguments that a candidate borrows if this is the reference: the source's own (`get_init_inputs`)."""
         return NO_REFERENCE
 
     def own_inputs(self, seed: int) -> list[Any] | None:
@@ -213,6 +213,6 @@ class Backend(ABC):
     ) -> Executable:
         """Makes the kernel callable on `target`.
 
-        `borrowed` are the reference's arguments, for a candidate. The seed is set before any
-        constructor runs, so that two sources with the same layers start from the same weights.
+        `borrowed` are the reference's arguments, for a candidate. The seed is set before any constructor runs, so that
+        two sources with the same layers start from the same weights.
         """

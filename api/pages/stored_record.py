@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 def page_of(render: Callable[..., Read], *views: JobView) -> Read:
-    """What `render` makes of the jobs; without their results, where these cannot be read."""
+    """Renders the jobs; without their results, where these cannot be read."""
     return read_or(lambda: render(*views), None) or render(*(replace(view, result=None) for view in views))
 
 
 def read_or(read: Callable[[], Read], default: Read) -> Read:
-    """What `read` returns; `default`, with a line in the log, where the record lacks what it reads."""
+    """The result of `read`; `default`, with a line in the log, where the record lacks a member."""
     try:
         return read()
     except _UNREADABLE:

@@ -31,7 +31,7 @@ def may_compile(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True)
 class Example:
-    """What a candidate gets of a reference, and its inputs with a TensorRef for each tensor; None without a reference.
+    """The arguments that a candidate borrows of a reference, and its inputs with a TensorRef for each tensor.
 
     With `unknown` there is a reference whose inputs nobody knows.
     """

@@ -18,11 +18,15 @@ _OF_A_GPU = ("globaltimer", "smid", "num_threads", "num_warps")
 _MEMBERS = "ceil cos erf exp exp2 floor log log2 rsqrt sin sqrt sqrt_rn"
 """Functions that Triton gives tensors too, and the interpreter replaces by the name of the module alone."""
 
-_OPERATORS = {"mod": operator.mod, "and": operator.and_, "or": operator.or_, "xor": operator.xor} | {
+_OPERATORS = {
+    "mod": operator.mod,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
     "lshift": operator.lshift,
     "rshift": operator.rshift,
 }
-"""What a constexpr takes on its left side alone. On a GPU the other side is a constexpr too, and not an int as here."""
+"""Operators that a constexpr has for its left side alone. On a GPU the other side is a constexpr too; here, an int."""
 
 
 def install() -> None:

@@ -33,6 +33,7 @@ def _visit_loop(transformer: ast.NodeTransformer, loop: ast.For) -> ast.For:
 def _counters(numbers_of: Callable[..., Iterable[int]], *bounds: Any, **options: Any) -> Iterator[Any]:
     """Each number as a tensor of the type that the bounds have together: int64 where one of them is."""
     semantic = interpreter.interpreter_semantic
-    kinds = [semantic.to_tensor(bound).dtype for bound in (0, *bounds)]
-    for number in numbers_of(*bounds, **options):
-        yield semantic.cast(semantic.to_tensor(number, False), reduce(semantic.integer_promote_impl, kinds))
+    numbers = numbers_of(*bounds, **options)  # Refuses bounds that are no integers.
+    kind = reduce(semantic.integer_promote_impl, [semantic.to_tensor(bound).dtype for bound in (0, *bounds)])
+    for number in numbers:
+        yield semantic.cast(semantic.to_tensor(number, False), kind)

@@ -86,7 +86,7 @@ class Language:
         """Whether the exception means that the language is not installed."""
         parent, _, last = self.module.rpartition(".")
         if isinstance(error, ModuleNotFoundError):
-            return f"{self.module}.".startswith(f"{error.name}.") and not _is_installed(self.module)
+            return f"{self.module}.".startswith(f"{error.name}.") and not _is_importable(self.module)
         return bool(parent) and isinstance(error.msg, str) and f"'{last}' from '{parent}'" in error.msg
 
     @cached_property
@@ -97,7 +97,7 @@ class Language:
         return re.compile(rf"^[ \t]*(?:import\b[^\n]*[ \t,]{name}\b|from[ \t]+{name}\b{of_parent})", re.MULTILINE)
 
 
-def _is_installed(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     """Whether an import would find it, whatever a source says that it raises."""
     with suppress(ImportError, ValueError):
         return importlib.util.find_spec(module) is not None

@@ -254,7 +254,7 @@ def _operators_part(error: BaseException, log: str, folder: Path, target: Target
 
 def _raised_by_source(error: BaseException) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    # What a source has `exec` run is in no file.
+    # Code that a source passes to `exec` is in no file.
     return bool(frames) and (_is_source(frames[-1].filename) or frames[-1].filename.startswith("<"))
 
 

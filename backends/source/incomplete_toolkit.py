@@ -1,6 +1,6 @@
 """Tells from a compiler's output that the worker's toolkit is incomplete: its operator mends that, no source.
 
-A source can have a compiler print any text, as a `static_assert` does. So the text only says where to look.
+A source can have a compiler print any text, as a `static_assert` does: the text is a hint, and a trial decides.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OF_TOOLS = {
     r"|Failed to preprocess host compiler properties)": "this worker's C++ compiler does not fit its CUDA toolkit ({})",
     r"^nvcc fatal\s*: Unsupported gpu architecture '(\w+)'": "this worker's CUDA toolkit does not know its GPU ({})",
 }
-"""What compilers say of tools that are missing or do not go together, and what that means if it is so."""
+"""Patterns of compilers' messages about tools that are missing or do not fit, each with its meaning if that is true."""
 
 
 def missing_part(text: str, arch: str) -> str | None:
@@ -92,7 +92,7 @@ def _of_a_library(includer: str, header: str) -> bool:
 
 
 def _output(*command: str) -> str:
-    """What a compiler lists, though it complains; empty without such a compiler."""
+    """The listing of a compiler, errors or not; empty without such a compiler."""
     with suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(command, capture_output=True, timeout=PROBE_S).stdout.decode(errors="replace")
     return ""

@@ -1,4 +1,4 @@
-"""Wire form of what a candidate gets of the reference: constructor arguments, and the names of parameters."""
+"""Wire form of the arguments that a candidate borrows of its reference, with the names of parameters."""
 
 from __future__ import annotations
 

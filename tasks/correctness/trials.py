@@ -72,7 +72,7 @@ class WindowOptions(TypedDict, total=False):
 class Trials:
     """The trials of one job. `kernel runs` are the reference (if there is one) and the candidate, in that order.
 
-    `advice` is added to a wrong result if no better hint exists. The reference has had its first call.
+    `advice` gives what is added to a wrong result if no better hint exists. The reference has had its first call.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Trials:
         inputs: TrialInputs,
         example: dict[str, Arguments],
         memory_plan: MemoryPlan,
-        advice: str | None = None,
+        advice: Callable[[], str | None] | None = None,
     ) -> None:
         self.kernel_runs = kernel_runs
         self.candidate = kernel_runs[-1]
@@ -247,7 +247,7 @@ class Trials:
                 or describe_permutation(expected_outputs, actual_outputs, self.tolerance)
                 or explain_ties(expected_outputs, actual_outputs)
                 or advice
-                or self._advice
+                or (self._advice() if self._advice is not None else None)
             )
         self._note_comparison()
 

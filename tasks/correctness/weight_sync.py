@@ -59,7 +59,6 @@ class Weights:
             for one, other in pairs
         )
 
-    @property
     def advice(self) -> str | None:
         """Advice for a wrong candidate whose constructor got other arguments than it names, or that has own weights."""
         got, own = (run.loaded.arguments.init if run.loaded else None for run in (self._reference, self._candidate))

@@ -72,9 +72,9 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     began = time.monotonic()
     preparation.first_calls(device.example)
     streams.check_first_call()
-    advice = device.weights.advice if device.weights is not None else None
     if passes is not None:
         passes.record()
+    advice = device.weights.advice if device.weights is not None else None
     trials = Trials(job, kernel_runs, device.inputs, device.example, memory, advice)
     trials.validate()
     has_time = job.budget.fits(2 * (time.monotonic() - began))

@@ -128,8 +128,9 @@ def pin_device(**_: Any) -> None:
 def claim_name(sender: Any, **_: Any) -> None:
     """Before the pool starts: exit if Redis is too old, or another live worker has this worker's name."""
     try:
-        require_version(connect())
-        claim(connect(), sender.hostname)
+        redis = connect()
+        require_version(redis)
+        claim(redis, sender.hostname)
     except RedisTooOld as error:
         raise SystemExit(f"{error}") from error
     except RedisError as error:
