@@ -27,7 +27,12 @@ class HostProperties:
 
 
 def install() -> None:
-    """Patches this process and its forks. Sources write `with torch.cuda.device(x.device.index)`: None on a CPU."""
+    """Patches this process and its forks. Sources write `with torch.cuda.device(x.device.index)`: None on a CPU.
+
+    Nothing is patched where PyTorch sees a GPU: a call without an argument means that GPU.
+    """
+    if torch.cuda.is_available():
+        return
     torch.cuda.device.__init__ = _select  # type: ignore[method-assign,assignment]
     torch.cuda.get_device_properties = _properties
 

@@ -74,7 +74,7 @@ def test_who_never_reports_holds_up_nobody_for_good(gate: Gate) -> None:
     clock.force_release(3)
     assert clock.ends(0.0)
     elapsed_ms, _ = clock.read()
-    assert elapsed_ms > 200
+    assert elapsed_ms > 190  # The clocks of host and device need not agree.
 
 
 def test_who_put_another_page_in_its_place_holds_up_nobody_either(gate: Gate) -> None:
