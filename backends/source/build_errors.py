@@ -31,7 +31,7 @@ _NEEDS_HALVES = (
     r'|"(?:__half::__half|__nv_bfloat16::\w+)" matches'
 )
 _CUDA_IN_CPP = (
-    r"\W(?:__global__|__device__|__shared__|threadIdx|blockIdx|__syncthreads)\W (?:does not name a type|was not declared)"
+    r"\W(?:__global__|__device__|__shared__|threadIdx|blockIdx|__syncthreads)\W (?:does not name|was not declared)"
     r"|expected primary-expression before .<. token"
 )
 ARCHITECTURE = "without an option for the architecture, the service builds for its own GPU"
