@@ -477,6 +477,11 @@ class Flag:
     data: Figures = field(default_factory=dict, hash=False)
 
     @classmethod
+    def of(cls, code: FlagCode) -> Flag:
+        """A flag without figures, whose message is the meaning of its code."""
+        return cls(code, code.meaning.removesuffix("."))
+
+    @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Flag:
         """Reads the form of `dataclasses.asdict`; raises KeyError or ValueError for any other."""
         return cls(FlagCode(stored["code"]), stored["message"], stored["data"])

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any, NoReturn
 
 MAX_DEPTH = 64
@@ -23,8 +22,8 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]|\\u(?!00[0-7])")
 """A character that makes its whole string take more than a byte a character once it is parsed."""
 _FOUR_BYTES = re.compile(rb"[\xf0-\xff]")
-_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TOO_MANY = f"the body holds more than {MAX_VALUES} values; send tensors inline as data_b64"
+_TOO_DEEP = f"the body is nested more than {MAX_DEPTH} levels deep; send a flatter one"
 _CONTROL = "Invalid control character"
 
 Path = tuple[str | int, ...]
@@ -47,8 +46,7 @@ def cost(raw: bytes | bytearray) -> int:
         width = 4
     else:
         width = 1 if raw.isascii() else 4 if _FOUR_BYTES.search(raw) else 2
-    values = min(sum(raw.count(mark) for mark in (b",", b"[", b"{")), MAX_VALUES)
-    return len(raw) * (1 + 2 * width) + values * _VALUE_BYTES
+    return len(raw) * (1 + 2 * width) + min(_values_in(raw), MAX_VALUES) * _VALUE_BYTES
 
 
 def parse(raw: bytes | bytearray) -> dict[str, Any]:
@@ -74,6 +72,8 @@ def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
         return None, f"the body is not UTF-8: {error.reason} at byte {error.start}; encode it so"
     except json.JSONDecodeError as error:
         return None, _not_json(error)
+    except RecursionError:
+        return None, _TOO_DEEP
     except BodyError as error:
         return None, str(error)
     except ValueError:
@@ -122,33 +122,26 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _bound(raw: bytes | bytearray) -> None:
-    """Depth and number of values, from the bytes alone: before the parser's stack or memory is at risk."""
+    """The number of values, from the bytes alone: before the parser's memory is at risk."""
     if not raw or raw.isspace():
         raise BodyError("the body is empty; send a JSON object")
-    openings, closings = (sum(raw.count(mark) for mark in marks) for marks in ((b"[", b"{"), (b"]", b"}")))
     # Counted in texts too, so this is more than there are; most bodies need no closer look.
-    if openings > MAX_DEPTH or openings + raw.count(b",") > MAX_VALUES or closings > MAX_VALUES:
-        _bound_structure(raw)
-
-
-def _bound_structure(raw: bytes | bytearray) -> None:
+    if _values_in(raw) <= MAX_VALUES:
+        return
     # At most two strings a value, of two quotes each; some of those behind a backslash are not counted.
     if raw.count(b'"') - raw.count(b'\\"') > 4 * MAX_VALUES:
         raise BodyError(_TOO_MANY)
-    structure = _STRING.sub(b"", raw)
-    values = sum(structure.count(mark) for mark in (b",", b"[", b"{"))
-    # JSON has no more closing than opening brackets, and each one is counted by itself below.
-    if values > MAX_VALUES or structure.count(b"]") + structure.count(b"}") > MAX_VALUES:
+    if _values_in(_STRING.sub(b"", raw)) > MAX_VALUES:
         raise BodyError(_TOO_MANY)
-    brackets = structure.translate(None, _BRACKETS)
-    depth = max(accumulate((1 if bracket in b"[{" else -1 for bracket in brackets), initial=0))
-    if depth > MAX_DEPTH:
-        raise BodyError(f"the body is nested {depth} deep; at most {MAX_DEPTH} levels are taken")
+
+
+def _values_in(structure: bytes | bytearray) -> int:
+    return sum(structure.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _check_members(body: dict[str, Any]) -> None:
-    """Refuses keys that come again, texts that cannot be stored (lone surrogates, NUL), numbers that JSON cannot write
-    back (1e999).
+    """Refuses too many levels, keys that come again, texts that cannot be stored (lone surrogates, NUL), and numbers
+    that JSON cannot write back (1e999).
 
     Level by level, with one path for all: a path for each value would be the larger part of the body's memory.
     """
@@ -156,6 +149,8 @@ def _check_members(body: dict[str, Any]) -> None:
     path: list[str | int] = []
     levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
     while levels:
+        if len(levels) > MAX_DEPTH:
+            raise BodyError(_TOO_DEEP)
         step, value = next(levels[-1], (None, None))
         if step is None:
             levels.pop()

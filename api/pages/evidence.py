@@ -68,8 +68,7 @@ def _of_request(result: Result) -> Iterator[Sided]:
 
 def _of_inputs(inputs: Result) -> Iterator[Sided]:
     if inputs.get("inputs_not_random"):
-        message = "the fresh input sets are all equal: nothing in them is random, so that outputs could be remembered"
-        yield None, asdict(Flag(FlagCode.INPUTS_NOT_RANDOM, message))
+        yield None, asdict(Flag.of(FlagCode.INPUTS_NOT_RANDOM))
     reused = inputs.get("reused_sets")
     if reused:
         message = f"{words.counted(reused, 'call')} got inputs that were used before, since drawing took too long"

@@ -15,7 +15,7 @@ from backends.cuda.headers import include_folders
 from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
 from backends.cuda.source_scan import global_functions, host_functions, visible_code
-from backends.source.build_errors import advice, first_error
+from backends.source.build_errors import first_error
 from backends.source.entry_point import metadata_text
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -23,11 +23,6 @@ from domain.result import Lack, Status
 
 _HOST_CODE = "not allowed in JIT mode"
 _TORCHS_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h")
-_OF_EXTENSIONS = re.compile(
-    r"torch|ATen|c10|extra_|cuda_sources"
-    r"|<(?:curand_kernel\.h|iostream|map|memory|mutex|queue|set|sstream|string|thread|unordered_map|vector)>"
-)
-"""In advice that is of no use here: NVRTC takes none of these options, and has nothing in these headers."""
 _HOST_LINE = re.compile(r"\((\d+)\): error: .*" + _HOST_CODE)
 _WITH_LINES = "-lineinfo"
 """Adds line numbers for sanitizer and profiler; changes no code."""
@@ -184,10 +179,7 @@ class Build:
                 f"#include, and put what the kernel needs of it into the source. {self._host_advice()}"
             )
         first = first_error(log)
-        hint = advice(first, log, self.source) if first else None
-        if hint and _OF_EXTENSIONS.search(hint):
-            hint = None
-        return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
+        return f"the source does not compile{f': {first}' if first else ''}"
 
     def _host_advice(self) -> str:
         """Advice about host code: which part to send, or how to declare it."""

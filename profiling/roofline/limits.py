@@ -26,11 +26,6 @@ Narrower arithmetic than the reference's (bfloat16 for tf32: 2, fp8 for tf32: 4)
 product that is not needed, a diagonal or sparse matrix, an FFT for a large convolution) gets the flag, which changes no
 verdict."""
 
-RATES_UNKNOWN = Flag(
-    FlagCode.GPU_RATES_UNKNOWN,
-    "the peak rates of this card could not be measured (the worker's log says why): no time was checked against them",
-)
-"""The flag of every time on such a card."""
 
 BOUNDING_RATES: Mapping[str, tuple[str, ...]] = {
     "float32": ("float32", "tf32"),

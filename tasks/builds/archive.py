@@ -1,21 +1,20 @@
-"""A finished build as a tar archive: a note with the outcome, then the files that the builder left.
+"""A finished build as a zip archive: a note with the outcome, then the files that the builder left.
 
 Readers trust nothing in it: the archive may come from a damaged file, or from another node.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import shutil
 import stat
-import tarfile
+import zlib
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from struct import error as StructError
+from typing import IO, Any, TypeVar
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from backends.base import Artifact
 from domain.fault import KernelFault
@@ -28,20 +27,19 @@ MAX_BYTES = 256 << 20
 MAX_FILES = 4096
 MAX_NOTE_BYTES = 4 << 20
 MAX_NAME = 255
-MAX_PATH = 4096
 CACHEABLE_FAULTS = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
 
 UNREADABLE = (
-    *(OSError, tarfile.TarError, KernelFault),
-    *(ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError),
+    *(OSError, EOFError, BadZipFile, StructError, zlib.error, KernelFault),
+    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError),
 )
 """Exceptions that reading an archive raises if it is no valid build."""
 
 _NOTE = "build.json"
 _FILES = "files"
-_SEAL = "note"
-_TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_LONGNAME)
-_ENCODING = "utf-8"
+_BYTES = "latin-1"
+"""Names of files are bytes, which need not be UTF-8: the archive has each byte as the character of its number."""
+_LEVEL = 1
 _NEEDED = {stat.S_IFREG: stat.S_IRUSR, stat.S_IFDIR: stat.S_IRWXU}
 """Permissions that the owner needs, by file type: to read a file, and to create and find files in a folder."""
 
@@ -64,27 +62,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Note:
-    """The header of an archive: the build's key, the digest of its files, and the folder in which they were built.
-
-    The note has a digest of its own, because damaged text in it would otherwise be reported as the builder's.
-    """
+    """The header of an archive: the build's key, the digest of its files, and the folder in which they were built."""
 
     key: str
     finished: Finished
     digest: str
     folder: str
-
-
-class _Member(tarfile.TarInfo):
-    """A tar header of a file, a folder, or a long name; all others are rejected, as tarfile may follow them forever."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        member = super().frombuf(buf, encoding, errors)
-        longest = MAX_PATH if member.type == tarfile.GNUTYPE_LONGNAME else MAX_BYTES
-        if member.type not in _TYPES or not 0 <= member.size <= longest:
-            raise ValueError(f"{member.name[:MAX_NAME]!r} is neither a file nor a folder of a cached build")
-        return member
 
 
 def plain(folder: Path) -> list[Path] | None:
@@ -102,90 +85,68 @@ def plain(folder: Path) -> list[Path] | None:
     return paths if len(paths) <= MAX_FILES and size <= MAX_BYTES else None
 
 
-def opened(path: Path) -> tarfile.TarFile:
-    """Open an archive for reading. Opening and reading raise one of UNREADABLE."""
-    return tarfile.open(path, "r:", tarinfo=_Member, encoding=_ENCODING)
-
-
 def write(file: IO[bytes], note: Note, folder: Path, paths: list[Path]) -> None:
     """Write the note, then those files and folders of `folder`. Raises OSError."""
-    text = sealed(_wire(note))
-    with tarfile.open(fileobj=file, mode="w:", format=tarfile.GNU_FORMAT, encoding=_ENCODING) as archive:
-        archive.addfile(_member(_NOTE, len(text)), io.BytesIO(text))
+    with ZipFile(file, "w") as archive:
+        archive.writestr(_NOTE, json.dumps(_wire(note)), ZIP_DEFLATED, _LEVEL)
         for path in paths:
             _copy(archive, path, folder)
 
 
-def sealed(wire: dict[str, Any]) -> bytes:
-    return json.dumps({**wire, _SEAL: _digest(wire)}).encode()
-
-
-def read_note(archive: tarfile.TarFile, key: str) -> Note:
+def read_note(archive: ZipFile, key: str) -> Note:
     """Read the note, which comes first. Raises one of UNREADABLE, also for a damaged note or that of another key."""
-    first = archive.next()
-    if first is None or first.name != _NOTE or not first.isreg() or first.size > MAX_NOTE_BYTES:
+    members = archive.infolist()
+    if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
+        raise ValueError("it is packed in another way than any cached build")
+    first = members[0]
+    if first.filename != _NOTE or first.file_size > MAX_NOTE_BYTES:
         raise ValueError("it does not begin with its note")
-    file = archive.extractfile(first)
-    wire = _typed(dict, json.loads(file.read() if file is not None else b""))
-    if wire.pop(_SEAL) != _digest(wire):
-        raise ValueError("its note is not the one that was written")
-    note = _note(wire)
+    note = _note(_typed(dict, json.loads(archive.read(first))))
     if note.key != key:
         raise ValueError("it is another build's")
     return note
 
 
-def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Unpack the archive into the empty folder; raises one of UNREADABLE for entries that no valid build has.
-
-    Implemented here because some Python 3.11 versions lack tarfile's filters (Debian 12 has 3.11.2).
-    """
-    size = count = 0
-    folders: list[tuple[Path, int]] = []
-    for member in islice(archive, 1, None):  # The note is first.
-        size, count = size + member.size, count + 1
-        if size > MAX_BYTES or count > MAX_FILES:
-            raise ValueError("it is larger than any cached build")
+def unpack(archive: ZipFile, folder: Path) -> None:
+    """Unpack the archive into the empty folder; raises one of UNREADABLE for entries that no valid build has."""
+    members = archive.infolist()[1:]  # The note is first.
+    if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
+        raise ValueError("it is larger than any cached build")
+    folders: list[tuple[Path, ZipInfo]] = []
+    for member in members:
         path = folder.joinpath(*_names(member))
         path.parent.mkdir(parents=True, exist_ok=True)
-        if member.isdir():
+        if member.is_dir():
             path.mkdir(exist_ok=True)
-            folders.append((path, member.mode))
-        elif (content := archive.extractfile(member)) is not None:
-            with content, path.open("xb") as file:
-                shutil.copyfileobj(content, file)
-                os.fchmod(file.fileno(), permissions(member.mode))
-    for path, mode in reversed(folders):  # At the end, because a folder's mode may forbid to fill it.
-        path.chmod(permissions(mode))
+            folders.append((path, member))
+            continue
+        with archive.open(member) as content, path.open("xb") as file:
+            shutil.copyfileobj(content, file)
+            os.fchmod(file.fileno(), _mode(member))
+    for path, member in reversed(folders):  # At the end, because a folder's mode may forbid to fill it.
+        path.chmod(_mode(member))
 
 
-def _names(member: tarfile.TarInfo) -> list[str]:
-    first, *names = member.name.split("/")
+def _names(member: ZipInfo) -> list[str]:
+    first, *names = os.fsdecode(member.filename.removesuffix("/").encode(_BYTES)).split("/")
     if first != _FILES or not names or len(names) > MAX_DEPTH + 1 or not {"", ".", ".."}.isdisjoint(names):
-        raise ValueError(f"{member.name[:MAX_NAME]!r} is no path of a build")
+        raise ValueError(f"{member.filename[:MAX_NAME]!r} is no path of a build")
     return names
 
 
-def _member(name: str, size: int, mode: int = 0o644) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = size, permissions(mode)
-    return member
+def _mode(member: ZipInfo) -> int:
+    return permissions(member.external_attr >> 16)
 
 
-def _copy(archive: tarfile.TarFile, path: Path, folder: Path) -> None:
-    name = f"{_FILES}/{path.relative_to(folder)}"
+def _copy(archive: ZipFile, path: Path, folder: Path) -> None:
+    name = f"{_FILES}/{os.fsencode(path.relative_to(folder)).decode(_BYTES)}"
     if path.is_dir() and not path.is_symlink():
-        member = _member(name, 0, path.stat().st_mode)
-        member.type = tarfile.DIRTYPE
-        archive.addfile(member)
-        return
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        status = os.fstat(file.fileno())
-        archive.addfile(_member(name, status.st_size, status.st_mode), file)
-
-
-def _digest(wire: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(wire, sort_keys=True).encode(), digest_size=32).hexdigest()
+        member, content, mode = ZipInfo(f"{name}/"), b"", path.stat().st_mode
+    else:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            member, content, mode = ZipInfo(name), file.read(), os.fstat(file.fileno()).st_mode
+    member.external_attr = permissions(mode) << 16
+    archive.writestr(member, content, ZIP_DEFLATED, _LEVEL)
 
 
 def _wire(note: Note) -> dict[str, Any]:

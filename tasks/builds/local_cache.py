@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 from domain.fault import JobCancelled
 from sandbox.isolation import uid
@@ -68,7 +69,7 @@ class BuildCache:
         """Copy the build's files into the empty `folder` and return its outcome; None if it is not cached."""
         path = self.archive(key)
         try:
-            with build_archive.opened(path) as archive:
+            with ZipFile(path) as archive:
                 note = build_archive.read_note(archive, key)
                 if note.finished.fault is not None and not abs(time.time() - note.finished.at) <= FAULT_S:
                     return None
@@ -108,19 +109,19 @@ class BuildCache:
             log.warning("the build %s is not cached: %s", key, error)
             return False
 
-    def receive(self, key: str, write: Callable[[BinaryIO], None]) -> None:
-        """Store an archive from another node, which `write` writes. Raises one of UNREADABLE if it is invalid.
+    def receive(self, key: str, content: bytes) -> None:
+        """Store an archive from another node. Raises one of UNREADABLE if it is invalid.
 
         An OSError means that there is no room for it here, and says nothing about the archive.
         """
-        if not self._store_archive(key, write):
+        if not self._store_archive(key, lambda file: file.write(content)):
             raise ValueError("its files are not those that were written")
 
     def archive(self, key: str) -> Path:
         """The path of the build's archive, if cached. The file may be replaced or removed, but never changes."""
-        return self._entries / f"{key}.tar"
+        return self._entries / f"{key}.zip"
 
-    def _store_archive(self, key: str, write: Callable[[BinaryIO], None], sealed: str | None = None) -> bool:
+    def _store_archive(self, key: str, write: Callable[[BinaryIO], object], sealed: str | None = None) -> bool:
         """Store an archive if its files match its note, or `sealed`; returns whether they do."""
         descriptor, name = tempfile.mkstemp(prefix=".draft-", dir=self._entries)
         draft = Path(name)
@@ -145,7 +146,7 @@ class BuildCache:
                 entries.append((entry.stat().st_mtime, entry.stat().st_size, Path(entry.path)))
         total, now = 0, time.time()
         for used, size, path in sorted(entries, reverse=True):
-            draft = path.suffix != ".tar"
+            draft = path.suffix != ".zip"
             total += 0 if draft else size
             if (draft and now - used > _OLD_DRAFT_S) or (not draft and total > self._limit):
                 remove(path)  # A draft or check folder of a killed process, or a build to evict.
@@ -158,7 +159,7 @@ def key_of(parts: list[Any]) -> str:
 
 def _holds(draft: Path, key: str, sealed: str | None, parent: Path) -> bool:
     """Whether the archive's files match the digest: they may have changed while they were copied."""
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as name, build_archive.opened(draft) as archive:
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as name, ZipFile(draft) as archive:
         note = build_archive.read_note(archive, key)
         build_archive.unpack(archive, Path(name))
         return digest(Path(name)).hex() == (sealed or note.digest)

@@ -12,17 +12,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import TypeVar, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.builds import archive as build_archive
 from tasks.builds.archive import UNREADABLE
 from tasks.builds.local_cache import BuildCache
 from tasks.jobs.job_scripts import SHARED
@@ -35,11 +33,7 @@ TTL_S = 86_400
 MAX_PACKED_BYTES = 32 << 20
 """Maximum bytes of one build. Redis serves nothing else meanwhile: 32 MiB take a third of a second at 1 Gbit/s."""
 
-MAX_TAR_BYTES = build_archive.MAX_BYTES + 2 * build_archive.MAX_NOTE_BYTES + 4096 * build_archive.MAX_FILES
 PAUSE_S = 10.0
-LEVEL = 1
-CHUNK = 1 << 20
-PIECE = 1 << 16
 
 _STORE = Path(__file__).with_name("store_build.lua")
 _TARGETS = "builds:targets"
@@ -83,7 +77,7 @@ class SharedBuilds:
         if packed is None:
             return False
         try:
-            cache.receive(key, partial(_unpack, cast("bytes", packed)))  # The client does not decode replies.
+            cache.receive(key, cast("bytes", packed))  # The client does not decode replies.
         except OSError as error:
             log.warning("the shared build %s cannot be stored here; it stays available to others: %s", key, error)
             return False
@@ -96,12 +90,12 @@ class SharedBuilds:
     def share(self, key: str, archive: Path) -> bool:
         """Share a cached build with other nodes; False if that fails."""
         try:
-            packed = _packed(archive)
+            if archive.stat().st_size > min(MAX_PACKED_BYTES, self._limit):
+                log.info("build %s: too large to be shared", key)
+                return False
+            packed = archive.read_bytes()
         except OSError as error:
             log.warning("the build %s is not shared: %s", key, error)
-            return False
-        if packed is None or len(packed) > self._limit:
-            log.info("build %s: too large to be shared", key)
             return False
         return self._try("a build is not shared", partial(self._store, key, packed)) is not None
 
@@ -135,36 +129,3 @@ class SharedBuilds:
             self._paused_until = time.monotonic() + PAUSE_S
             log.warning("shared builds cannot be reached: %s (%s: %s)", consequence, type(error).__name__, error)
             return None
-
-
-def _packed(archive: Path) -> bytes | None:
-    """The compressed archive; None if it is too large."""
-    packer, packed = zlib.compressobj(LEVEL), bytearray()
-    with archive.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            packed += packer.compress(chunk)
-            if len(packed) > MAX_PACKED_BYTES:
-                return None
-    packed += packer.flush()
-    return bytes(packed) if len(packed) <= MAX_PACKED_BYTES else None
-
-
-def _unpack(packed: bytes, file: BinaryIO) -> None:
-    """Decompress into the file, piece by piece; ValueError for invalid or too large data."""
-    if len(packed) > MAX_PACKED_BYTES:
-        raise ValueError("it is larger than any shared build")
-    unpacker, size = zlib.decompressobj(), 0
-    try:
-        for start in range(0, len(packed), PIECE):
-            left, full = packed[start : start + PIECE], True
-            while left or full:
-                chunk = unpacker.decompress(left, CHUNK)
-                left, full = unpacker.unconsumed_tail, len(chunk) == CHUNK
-                size += len(chunk)
-                if size > MAX_TAR_BYTES:
-                    raise ValueError("it is larger than any cached build")
-                file.write(chunk)
-    except zlib.error as error:
-        raise ValueError(f"it cannot be unpacked: {error}") from error
-    if not unpacker.eof:
-        raise ValueError("its end is missing")

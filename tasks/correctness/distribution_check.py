@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.kernel import KernelType
 from domain.result import RobustnessFailure, Status
 from profiling.window.call_buffers import Slots, bytes_per_call
@@ -46,19 +46,8 @@ BUDGET_S = 3.0
 ROUNDING_ATOL = 4 * torch.finfo(torch.float32).eps
 """Outputs as small as that may be rounding errors of zero, as in the mean of normalised rows."""
 FURTHER = [(number, factor) for number, factor in PERTURBATIONS if number not in MOVE_SIGNS]
-NOTHING_CHANGES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "no input looks like plain random numbers")
-BELONG_TOGETHER = Flag(
-    FlagCode.DISTRIBUTION_INPUTS_RELATED,
-    "the kernels differ there, but also where each input comes from another drawn set with its elements in other "
-    "places: one seems to be computed from another, so changing it alone means nothing",
-)
 NOTHING_MOVES = Flag(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED, "rounding would turn every input into another one")
-NO_TIME = Flag(FlagCode.DISTRIBUTION_TIMEOUT, TIMEOUT_NEAR)
 OUT_OF_TIME = frozenset({FlagCode.DISTRIBUTION_TIMEOUT, FlagCode.DISTRIBUTION_TIME_LIMIT})
-TOO_LARGE = Flag(
-    FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE,
-    "the inputs are too large: changing and moving them takes a dozen copies",
-)
 
 
 @dataclass(frozen=True)
@@ -124,12 +113,12 @@ class DistributionCheck:
     def _unchanged(self, distribution: Distribution) -> Flag | None:
         if distribution is DRAWN:
             return None if self._inputs.some_move else NOTHING_MOVES
-        return None if self._inputs.some_may_change(distribution) else NOTHING_CHANGES
+        return None if self._inputs.some_may_change(distribution) else Flag.of(FlagCode.DISTRIBUTION_INPUTS_UNCHANGED)
 
     def _too_large(self) -> Flag | None:
         # Only the reference's inputs count: a candidate must not avoid the check by a contract with large inputs.
         too_large = bytes_per_call(self._trials.example[self._reference.role], []) > self._trials.memory()
-        return TOO_LARGE if too_large else None
+        return Flag.of(FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE) if too_large else None
 
     def _stopped(self) -> Flag | None:
         """Why no further distribution can be checked; None if one can."""
@@ -139,7 +128,7 @@ class DistributionCheck:
         if self._has_failed:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
         if not self._trials.budget.fits(2 * self._call_s):
-            return NO_TIME
+            return Flag.of(FlagCode.DISTRIBUTION_TIMEOUT)
         spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
         return spent if now > self._until else None
 
@@ -205,7 +194,7 @@ class DistributionCheck:
         if evidence.unsound is not None:
             return Flag(FlagCode.DISTRIBUTION_REFERENCE_UNSOUND, evidence.unsound)
         if evidence.wrong and self._inputs_depend_on_each_other(distribution):
-            return BELONG_TOGETHER
+            return Flag.of(FlagCode.DISTRIBUTION_INPUTS_RELATED)
         # A NaN where every run of the reference has a number is evidence even without a float64 run.
         needs_exact = distribution.harsh and (distribution.tied or not evidence.not_finite)
         if not (evidence.wrong and needs_exact) or ran_in_float64:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised
@@ -43,10 +43,6 @@ COPIED = (
 )
 LEAVES_OUT = "it does not use {which}, or copied them when it was constructed; it is not known which: {why}"
 MISUSES = "it uses them differently, or copied some when it was constructed; it is not known which: {why}"
-UNTRIED = Flag(
-    FlagCode.CONSTANT_WEIGHTS_UNTESTED,
-    f"weights with one value were not tried with other values, as {TIMEOUT_NEAR}: a kernel that ignores them passes",
-)
 USE_THEM = "Its answers are those of the first values: use the weights"
 USE_RIGHT = "So it does when it is made with such: each of the weights has its place in what the reference computes"
 FAILED, LACKS, LEAVES_COPIES, SAME, BY_CHANCE = (
@@ -96,9 +92,9 @@ class ParameterCheck:
             )
             self._note(FlagCode.WEIGHTS_UNTESTED, message)
         elif not self._trials.budget.fits(TRY_S):
-            self._weights.findings.append(UNTRIED)
+            self._weights.findings.append(Flag.of(FlagCode.CONSTANT_WEIGHTS_UNTESTED))
             if self._candidate.timing is not None:
-                self._candidate.timing.flags.append(UNTRIED)
+                self._candidate.timing.flags.append(Flag.of(FlagCode.CONSTANT_WEIGHTS_UNTESTED))
         else:
             which = f"other values for those of one value ({listed(self._names)})"
             self._until = self._trials.budget.within(2 * TRY_S)

@@ -48,11 +48,6 @@ RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
     "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
 )
-INPUTS_CHANGED_DIFFERENTLY = Flag(
-    FlagCode.INPUTS_CHANGED_DIFFERENTLY,
-    "the reference changes its inputs in place, and this kernel leaves other content there: if that change is wanted, "
-    "the kernel does less than was asked; return the changed tensor too, and it is compared",
-)
 INPUT_LAYOUT_MESSAGE = (
     "its contract asks for another memory layout of {names} than the reference gets: the referee copies before the "
     "clock runs, and no time includes that"
@@ -121,7 +116,7 @@ class Trials:
         return [
             *self.weak_reference_findings,
             *filter(None, [self._boundary_excuses.warning]),
-            *([INPUTS_CHANGED_DIFFERENTLY] if self._input_mutation_differs else []),
+            *([Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY)] if self._input_mutation_differs else []),
             *(
                 [Flag(FlagCode.INPUT_LAYOUT_COPIED, INPUT_LAYOUT_MESSAGE.format(names=names), {"inputs": names})]
                 if names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from domain.fault import KernelFault
 from domain.flags import Flag, FlagCode
-from tasks.correctness.distribution_check import TOO_LARGE, DistributionCheck, untried
+from tasks.correctness.distribution_check import DistributionCheck, untried
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.parameter_check import ParameterCheck
 from tasks.correctness.trials import Trials
@@ -46,7 +46,8 @@ def check_robustness(device: DeviceScope, timekeeper: Timekeeper, weights: Weigh
             # Last, since a kernel that fails there, and still passes, gets no further request.
             distributions.run(deciding=False, kernels_intact=parameters.kernels_intact)
     finally:
-        device.distributions = distributions.summary if distributions is not None else untried(TOO_LARGE)
+        too_large = untried(Flag.of(FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE))
+        device.distributions = too_large if distributions is None else distributions.summary
         _report_robustness(trials)
         if not trials.right or trials.candidate.fault is not None:
             timekeeper.discard_times()

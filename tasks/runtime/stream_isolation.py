@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from domain.flags import Flag, FlagCode
 from domain.kernel import Kernel
 from domain.result import CANDIDATE, REFERENCE, Report
 from tasks.runtime.kernel_run import KernelRun
@@ -28,11 +27,6 @@ TIMES_AS_LONG = 3.0
 """Minimum ratio of a job's remaining time to the time spent so far, builds included, for a restart: a restart spends
 about that time again."""
 ONE_QUEUE = "its streams shared one queue: what it launched in one may have waited for what it had launched in another"
-NOT_CHOSEN = Flag(
-    FlagCode.SHARED_HARDWARE_QUEUE,
-    "its streams shared one hardware queue, and the job's time did not allow a restart with separate queues, which may "
-    "be faster: name its streams in the source, or raise `timeout`",
-)
 ALL = frozenset((CANDIDATE, REFERENCE))
 
 

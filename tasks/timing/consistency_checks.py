@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from profiling.integrity.deferred_readback import DEFERRED_READBACK_MS
 from profiling.integrity.disagreement import MIN_DIFFERENCE, NULL_DRIFT_MS, CheckWindows
 from profiling.integrity.single_call import SETTLED_STREAMED
@@ -37,22 +37,9 @@ A fourth round before a time is in doubt holds the device 3 % longer (docs/measu
 BATCH_SIZE = 8
 """Number of streamed single calls that follow each other directly. Host code that has not run for milliseconds takes up
 to 300 µs longer; in a batch no call has to pay for that (docs/measurements.md)."""
-OTHER_ANSWERS = Flag(
-    FlagCode.DEFERRED_OUTPUTS_DIFFER,
-    "its outputs differ when they are requested only after the last call, with the inputs overwritten: its time may "
-    "not include the work that makes them",
-)
 OUTPUT_NOT_KEPT = (
     "a call returned nothing when its outputs were requested only after the last call: it must return a tensor that "
     "still holds its output then"
-)
-NO_TIME = Flag(
-    FlagCode.DEFERRED_OUTPUTS_UNTESTED,
-    f"no window requested its outputs late, as {TIMEOUT_NEAR}: whether outputs are copied was not checked",
-)
-NO_TIME_FOR_ONE = Flag(
-    FlagCode.SINGLE_CALL_UNTESTED,
-    f"no call was timed by itself, as {TIMEOUT_NEAR}: whether calls share work was not checked",
 )
 PARTS = (torch.float16, torch.float32, torch.float64)
 """Dtypes of the parts of a complex number."""
@@ -107,7 +94,7 @@ class CrossChecks:
             return
         layout = slots[self._candidate.role]
         if not self._time_for(layout):
-            self.flags.append(NO_TIME)
+            self.flags.append(Flag.of(FlagCode.DEFERRED_OUTPUTS_UNTESTED))
             return
         began = time.monotonic()
         measured = CheckWindows(layout.calls)
@@ -138,7 +125,7 @@ class CrossChecks:
         layout = slots[self._candidate.role]
         batch_size = self._batch_size(layout)
         if batch_size is None:
-            self.flags.append(NO_TIME_FOR_ONE)
+            self.flags.append(Flag.of(FlagCode.SINGLE_CALL_UNTESTED))
             return
         began = time.monotonic()
         self._window_runner.warm_up_null(slots)
@@ -253,12 +240,12 @@ class CrossChecks:
         window = windows[self._candidate.role] = self._run_deferred(slots, readback)
         nothing = layout.is_reset(window.snapshot)
         self._rounds.judge(slots, windows, OUTPUT_NOT_KEPT if nothing else None)
-        if len(windows) == 1 and OTHER_ANSWERS not in self.flags:
+        if len(windows) == 1 and Flag.of(FlagCode.DEFERRED_OUTPUTS_DIFFER) not in self.flags:
             usual = self._window_runner.run(self._candidate, slots, self._setup)
             if not self._agree(layout, window, usual):
                 again = self._window_runner.run(self._candidate, slots, self._setup)
                 if self._agree(layout, usual, again):
-                    self.flags.append(OTHER_ANSWERS)
+                    self.flags.append(Flag.of(FlagCode.DEFERRED_OUTPUTS_DIFFER))
         return window
 
     def _agree(self, layout: Slots, one: Window, other: Window) -> bool:

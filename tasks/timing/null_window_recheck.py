@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.result import Timing
 from profiling.integrity.disagreement import CheckWindows
 from profiling.integrity.interference import (
@@ -41,24 +41,6 @@ DISTURBED, DISTURBED_MS = 1.5, 0.1
 CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
-)
-REFERENCE_NOT_RERUN = Flag(
-    FlagCode.REFERENCE_NOT_RERUN,
-    "the reference could not be run once more without this kernel, which may have slowed it",
-)
-REFERENCE_RERUN_TIMEOUT = Flag(
-    FlagCode.REFERENCE_RERUN_TIMEOUT,
-    f"the reference was not run once more without this kernel, which may have slowed it, as {TIMEOUT_NEAR}",
-)
-PREPARED_LATE = Flag(
-    FlagCode.NULL_WINDOWS_PREPARED_LATE,
-    "null windows were made ready later beside this kernel's process than without it, in rounds in which its own were "
-    "late too: what that hid is added to its time",
-)
-CHECKS_SLOWED = Flag(
-    FlagCode.CHECK_WINDOWS_SLOWED,
-    "null windows by which its time was checked took longer beside this kernel's process than without it: what that "
-    "hid is added to its time",
 )
 TAKEN_OUT = "what it slowed is taken out of the times"
 BY_PACE = (
@@ -179,7 +161,9 @@ class NullWindowRecheck:
             for other, clocks in zip(self._others, self._others_null, strict=True):
                 clocks.append(other.measure())
             if not self._round():
-                self.flags.append(REFERENCE_NOT_RERUN if time.monotonic() < self._until else REFERENCE_RERUN_TIMEOUT)
+                in_time = time.monotonic() < self._until
+                code = FlagCode.REFERENCE_NOT_RERUN if in_time else FlagCode.REFERENCE_RERUN_TIMEOUT
+                self.flags.append(Flag.of(code))
                 return
         for more in range(MOST_ROUNDS - ISOLATED_ROUNDS):
             of_reference = self._unsure_of_reference(once=more > 0)
@@ -200,7 +184,7 @@ class NullWindowRecheck:
             limit_ms = max_setup_ms(_setup_ms(self._null[role]))
             usual = replace(usual, null_setup_ms=[min(setup_ms, limit_ms) for setup_ms in usual.null_setup_ms])
             if not np.allclose(before, early_starts(usual).added_ms):
-                self.flags.append(PREPARED_LATE)
+                self.flags.append(Flag.of(FlagCode.NULL_WINDOWS_PREPARED_LATE))
             self._windows[role] = replace(windows, usual=usual)
         for other, clocks in zip(self._others, self._others_null, strict=True):
             before_ms = self._check_correction_ms()
@@ -209,7 +193,7 @@ class NullWindowRecheck:
                 reference = self._windows[self._reference_role]
                 self._windows[self._reference_role] = other.limited(reference, clocks)
             if self._check_correction_ms() > before_ms:
-                self.flags.append(CHECKS_SLOWED)
+                self.flags.append(Flag.of(FlagCode.CHECK_WINDOWS_SLOWED))
         if self._reference_role is not None and self._reference_is_measured:
             reference = self._windows[self._reference_role]
             self._windows[self._reference_role] = self._corrected_reference(reference, own_ms)

@@ -18,7 +18,7 @@ from profiling.results.estimate import TimeEstimate, early_starts, estimate, pos
 from profiling.results.samples import KernelWindows, Samples, WindowSetup
 from profiling.results.speedup import paired_speedup, pairs_half_width
 from profiling.results.timing import Circumstances, render_timing
-from profiling.roofline.limits import RATES_UNKNOWN, impossible
+from profiling.roofline.limits import impossible
 from profiling.stats import flags
 from profiling.stats.stopping_rule import Plan, Stop
 from profiling.window.call_buffers import Slots
@@ -29,7 +29,7 @@ from tasks.node.gpu_readings import CardReadings
 from tasks.runtime.build_stage import gpu_build_warning
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
-from tasks.runtime.stream_isolation import NOT_CHOSEN, ONE_QUEUE, Streams, in_one_queue
+from tasks.runtime.stream_isolation import ONE_QUEUE, Streams, in_one_queue
 from tasks.runtime.teardown import retire
 from tasks.timing.allocation_shuffle import shuffle_allocations
 from tasks.timing.consistency_checks import CrossChecks
@@ -41,28 +41,7 @@ from tasks.timing.window_runner import WindowRunner
 from tasks.timing.window_sizing import WindowSize
 
 RESERVE_S = 1.0
-REPLAYED = Flag(
-    FlagCode.INPUTS_REPLAYED,
-    "a replay: the request named the seed, so the inputs were known beforehand; use it to find bugs, not to rank",
-)
 COPIED_EACH = "calls answer in the same memory: each answer is copied before the next call, on the kernel's time"
-CPU_TIME_INDICATIVE = Flag(
-    FlagCode.CPU_TIME_INDICATIVE,
-    "timed on a CPU, where a kernel can compute before the clock starts and slow others: the time is only indicative",
-)
-IN_TURNS = Flag(
-    FlagCode.MEMORY_TAKEN_IN_TURNS,
-    "the device's free memory did not hold all runners at once: between windows one gave up its inputs and outputs for "
-    "another, which changes times, so they are not compared",
-)
-INTERPRETED = Flag(
-    FlagCode.INTERPRETED,
-    "run by Triton's interpreter on the CPU: the time says nothing about the speed on a GPU",
-)
-LAUNCHES_UNKNOWN = Flag(
-    FlagCode.LAUNCH_COST_UNKNOWN,
-    "what a launch costs in this process could not be measured: nothing is subtracted, and a call may be off by 0.2 µs",
-)
 
 
 @dataclass(frozen=True)
@@ -317,21 +296,22 @@ class Timekeeper:
     def _circumstances_of(self, kernel_run: KernelRun, measurement: _Measurement) -> Circumstances:
         state = self._card.state()
         usual, is_candidate = measurement.windows[kernel_run.role].usual, kernel_run is self.rounds.candidate
-        windows = len(usual.elapsed_ms)
-        interpreted = not self.worker.device.is_cuda and uses_triton(kernel_run.kernel.source_code)
-        own_queue_unknown = in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles
+        windows, is_cuda = len(usual.elapsed_ms), self.worker.device.is_cuda
+        applies = {
+            FlagCode.LAUNCH_COST_UNKNOWN: usual.setup.gated and kernel_run.launch_shift_ms is None,
+            FlagCode.MEMORY_TAKEN_IN_TURNS: measurement.took_turns,
+            FlagCode.CPU_TIME_INDICATIVE: not is_cuda,
+            FlagCode.INTERPRETED: not is_cuda and uses_triton(kernel_run.kernel.source_code),
+            FlagCode.GPU_RATES_UNKNOWN: is_cuda and self.worker.ceilings() == UNKNOWN,
+            FlagCode.SHARED_HARDWARE_QUEUE: in_one_queue(kernel_run) and not self.streams.queues.multi_queue_roles,
+            FlagCode.INPUTS_REPLAYED: self.rounds.request.replay_seed is not None,
+        }
         possible = [
-            LAUNCHES_UNKNOWN if usual.setup.gated and kernel_run.launch_shift_ms is None else None,
+            *(Flag.of(code) for code, is_so in applies.items() if is_so),
             _stopped_by_timeout(windows) if measurement.stop is Stop.TIMEOUT else None,
             *(measurement.own_flags if is_candidate else ()),
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
-            IN_TURNS if measurement.took_turns else None,
-            None if self.worker.device.is_cuda else CPU_TIME_INDICATIVE,
-            INTERPRETED if interpreted else None,
-            RATES_UNKNOWN if self.worker.device.is_cuda and self.worker.ceilings() == UNKNOWN else None,
-            NOT_CHOSEN if own_queue_unknown else None,
-            REPLAYED if self.rounds.request.replay_seed is not None else None,
             *(self.rounds.warnings if is_candidate else ()),
             gpu_build_warning(kernel_run) if is_candidate else None,
             flags.inputs_came_again(self.rounds.inputs.reused) if is_candidate else None,

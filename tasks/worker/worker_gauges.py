@@ -43,7 +43,7 @@ def cached_build_bytes(builds: Path) -> int:
     total = 0
     with suppress(FileNotFoundError), os.scandir(builds / "entries") as entries:
         for entry in entries:
-            if entry.name.endswith(".tar"):
+            if entry.name.endswith(".zip"):
                 with suppress(FileNotFoundError):
                     total += entry.stat().st_size
     return total

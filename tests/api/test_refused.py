@@ -390,8 +390,8 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"kernel": {"\\udfff": 1}}', "lone surrogate"),
     (b'{"kernel": {"io": 1, "a": [{"b": 1, "\\u0062": 2}], "io": 1}}', "kernel -> io: is given more than once"),
     (b'{"jobs": [{}, {"kernel": {}, "kernel": 1}]}', "jobs -> 1 -> kernel: is given more than once"),
-    (b'{"a":' * 65 + b"1" + b"}" * 65, "65 deep"),
-    (b"[" * 100_000, "100000 deep"),
+    (b'{"a":' * 65 + b"1" + b"}" * 65, "more than 64 levels deep"),
+    (b"[" * 100_000, "more than 64 levels deep"),
     (b'{"a":' * 1_000_000, "deep"),
     (b'{"a": [' + b"[]," * 1_000_001 + b"1]}", "values"),
 ]

@@ -54,7 +54,7 @@ def kept_records(folder: Path) -> Iterator[JobStore]:
 
 def test_a_restart_finishes_what_runs_and_begins_what_is_queued_afterwards(tmp_path: Path) -> None:
     def builds() -> list[Path]:
-        return list((serving.queue.parent / "builds" / "entries").glob("*.tar"))
+        return list((serving.queue.parent / "builds" / "entries").glob("*.zip"))
 
     with serve(tmp_path, piped=True, DRAIN_SECONDS="100", **ONE_AT_A_TIME) as serving:
         wait_for(serving.ready, READY_S, "it is ready")

@@ -187,19 +187,6 @@ def test_a_warning_that_names_an_error_is_not_the_first_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("statement", "ends"),
-    [
-        ("std::vector<int> v;", 'has no member "vector"'),  # Its header is for hosts, and gives device code nothing.
-        ("TORCH_CHECK(n);", "is undefined"),
-        ("atomicMax(y, s);", "(CUDA has it for integers only: loop over atomicCAS, or reduce in the block first)"),
-        ("half h;", "(#include <cuda_fp16.h>)"),
-    ],
-)
-def test_advice_is_what_device_code_can_do(tmp_path: Path, statement: str, ends: str) -> None:
-    assert fault_of(SCALE.replace(BODY, f"{{ {statement} {BODY} }}"), tmp_path).message.endswith(ends)
-
-
-@pytest.mark.parametrize(
     "extra",
     [
         "cuda_runtime.h", "cuda.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cooperative_groups.h", "mma.h",

@@ -8,13 +8,12 @@ import resource
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from zipfile import ZipFile
 
 import pytest
 
@@ -112,9 +111,9 @@ def test_permissions_come_back_and_nothing_that_lends_rights(cache: BuildCache, 
         (built / name).chmod(mode)
     (built / "lends").chmod(0o6755)
     assert cache.store(KEY, built, digest(built), finished())
-    (entry,) = (tmp_path / "builds" / "entries").glob("*.tar")
-    with tarfile.open(entry) as archive:
-        assert {member.mode & ~0o777 for member in archive} == {0}
+    (entry,) = (tmp_path / "builds" / "entries").glob("*.zip")
+    with ZipFile(entry) as archive:
+        assert {member.external_attr >> 16 & ~0o777 for member in archive.infolist()[1:]} == {0}
     other = new(tmp_path, "other")
     assert cache.restore(KEY, other) is not None
     assert {name: (other / name).stat().st_mode & 0o7777 for name in modes} == modes
@@ -199,16 +198,12 @@ def test_what_is_too_large_is_not_kept(cache: BuildCache, built: Path, monkeypat
 def test_what_is_larger_than_all_may_be_costs_no_other_its_place(built: Path, tmp_path: Path) -> None:
     cache, other = BuildCache(tmp_path / "builds", MIB), key_of(["another"])
     assert cache.store(KEY, built, digest(built), finished())
-    (built / "large").write_bytes(bytes(2 * MIB))
+    (built / "large").write_bytes(os.urandom(2 * MIB))
     assert not cache.store(other, built, digest(built), finished())
     large = BuildCache(tmp_path / "elsewhere", 8 * MIB)
     assert large.store(other, built, digest(built), finished())
-
-    def write(file: BinaryIO) -> None:
-        file.write(large.archive(other).read_bytes())
-
     with pytest.raises(OSError, match="BUILD_CACHE_MIB"):
-        cache.receive(other, write)
+        cache.receive(other, large.archive(other).read_bytes())
     assert cache.restore(KEY, new(tmp_path, "there")) is not None
     assert cache.restore(other, new(tmp_path, "not there")) is None
 
@@ -225,9 +220,10 @@ def test_a_job_whose_disk_is_full_leaves_a_build_to_others(cache: BuildCache, bu
 
 def test_a_damaged_build_is_made_anew(cache: BuildCache, built: Path, tmp_path: Path) -> None:
     cache.store(KEY, built, digest(built), finished())
-    (entry,) = (tmp_path / "builds" / "entries").glob("*.tar")
-    with tarfile.open(entry) as archive:
-        at = archive.getmember("files/ext/name/name.so").offset_data
+    (entry,) = (tmp_path / "builds" / "entries").glob("*.zip")
+    with ZipFile(entry) as archive:
+        member = archive.getinfo("files/ext/name/name.so")
+        at = member.header_offset + len(member.FileHeader())
     entry.chmod(0o600)
     with entry.open("r+b") as file:
         file.seek(at)
@@ -241,24 +237,18 @@ def test_a_damaged_build_is_made_anew(cache: BuildCache, built: Path, tmp_path: 
 FAULT = KernelFault(Status.COMPILE_ERROR, "message", "log")
 
 
-@pytest.mark.parametrize(
-    ("fault", "word", "other"),
-    [
-        (None, b"printed", b"pr1nted"),
-        (None, b"class Model", b"class Mode1"),
-        (FAULT, b"message", b"messag3"),
-        (FAULT, b'"compile_error"', b'"unsupported"  '),
-    ],
-)
+@pytest.mark.parametrize("fault", [None, FAULT])
 def test_a_damaged_note_is_no_builders_word(
-    fault: KernelFault | None, word: bytes, other: bytes, cache: BuildCache, built: Path, tmp_path: Path
+    fault: KernelFault | None, cache: BuildCache, built: Path, tmp_path: Path
 ) -> None:
     assert cache.store(KEY, built, digest(built), finished(fault))
     entry = cache.archive(KEY)
-    whole = entry.read_bytes()
-    assert word in whole
+    whole = bytearray(entry.read_bytes())
+    with ZipFile(entry) as archive:
+        note = archive.infolist()[0]
+    whole[note.header_offset + len(note.FileHeader()) + note.compress_size // 2] ^= 1
     entry.unlink()
-    entry.write_bytes(whole.replace(word, other, 1))
+    entry.write_bytes(whole)
     assert cache.restore(KEY, new(tmp_path, "other")) is None
     assert not entry.exists()
 
@@ -271,13 +261,13 @@ def test_anothers_build_under_this_name_is_none(cache: BuildCache, built: Path, 
 
 
 def test_what_was_used_longest_ago_goes_first(built: Path, tmp_path: Path) -> None:
-    (built / "large").write_bytes(bytes(MIB))
+    (built / "large").write_bytes(os.urandom(MIB))
     cache = BuildCache(tmp_path / "builds", int(2.5 * MIB))
     keys = [key_of([number]) for number in range(3)]
     for age, key in enumerate(keys[:2]):
         cache.store(key, built, digest(built), finished())
         used = time.time() - 100 + age
-        os.utime(tmp_path / "builds" / "entries" / f"{key}.tar", (used, used))
+        os.utime(tmp_path / "builds" / "entries" / f"{key}.zip", (used, used))
     cache.restore(keys[0], new(tmp_path, "used"))  # Now the second is the oldest.
     cache.store(keys[2], built, digest(built), finished())
     found = [cache.restore(key, new(tmp_path, key)) is not None for key in keys]

@@ -12,7 +12,7 @@ from domain.request import Request
 from domain.result import Outcome, Status
 from sandbox.supervisor.messages import ModelState
 from tasks.correctness import parameter_check
-from tasks.correctness.parameter_check import UNTRIED, constant
+from tasks.correctness.parameter_check import constant
 from tasks.correctness.weight_sync import COPIED, OWN
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
@@ -281,7 +281,9 @@ def test_that_no_time_was_left_for_them_is_told(worker: WorkerContext, monkeypat
         worker, model("F.layer_norm(x, (32,))", NORM, "ModelNew"), model("self.n(x)", NORM) + INPUTS
     ).outcome
     assert outcome.status is Status.PASSED and outcome.timing is not None
-    assert UNTRIED in outcome.timing.flags and outcome.inputs["weight_findings"] == [asdict(UNTRIED)]
+    assert Flag.of(FlagCode.CONSTANT_WEIGHTS_UNTESTED) in outcome.timing.flags and outcome.inputs[
+        "weight_findings"
+    ] == [asdict(Flag.of(FlagCode.CONSTANT_WEIGHTS_UNTESTED))]
 
 
 def test_what_rounding_may_have_made_of_them_is_no_evidence() -> None:

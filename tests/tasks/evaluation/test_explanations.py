@@ -9,7 +9,7 @@ import pytest
 from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import Report, Status
-from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY, RANDOM_REFERENCE
+from tasks.correctness.trials import RANDOM_REFERENCE
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 
@@ -64,7 +64,7 @@ def test_a_change_of_the_inputs_that_only_the_reference_makes_is_told(
     worker: WorkerContext, candidate: list[str], told: bool
 ) -> None:
     report = judged(worker, function(*candidate), function("x.mul_(2)", "return x.sum(-1)") + NORMAL)
-    assert (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is told
+    assert (Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY) in flags(report)) is told
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_random_change_of_an_input_is_no_measure(
     inputs = INPUTS.format("torch.randn(64, 32), torch.zeros(64, 32)")
     report = judged(worker, candidate, reference + inputs)
     assert report.outcome.status is status and told in (report.outcome.message or "")
-    assert told or INPUTS_CHANGED_DIFFERENTLY in flags(report)
+    assert told or Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY) in flags(report)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_inputs_of_a_candidate_with_a_contract_of_its_own(
     source = f"def kernel_fn(x, cache, out):\n    out.copy_(x + 1)\n    {written}\n"
     report = judged(worker, {**torch_kernel(source), "io": {"args": args}}, reference + inputs)
     assert report.outcome.status is status, report.outcome.message
-    assert status is Status.WRONG_RESULT or (INPUTS_CHANGED_DIFFERENTLY in flags(report)) is flagged
+    assert status is Status.WRONG_RESULT or (Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY) in flags(report)) is flagged
 
 
 NAMED = ["first", "second", "out"]

@@ -20,7 +20,6 @@ from domain.result import Report, Status
 from profiling.gpu.measured_peaks import UNKNOWN
 from profiling.gpu.timing_device import CACHED_SHARE
 from profiling.results.samples import Samples
-from profiling.roofline.limits import RATES_UNKNOWN
 from profiling.stats.flags import EarlyStart
 from profiling.stats.stopping_rule import QUEUE, TARGET_MS
 from tasks.evaluation import multi_process
@@ -137,7 +136,7 @@ def test_a_card_without_rates_says_that_no_time_was_looked_at(
         monkeypatch.setattr(worker, "_ceilings", UNKNOWN)
     timing = judged(worker, kernel(SOFTMAX), num_trials=5).outcome.timing
     assert timing is not None
-    assert (RATES_UNKNOWN in timing.flags) is not known
+    assert (FlagCode.GPU_RATES_UNKNOWN in {flag.code for flag in timing.flags}) is not known
 
 
 def test_answers_that_are_views_of_the_input_outlive_its_arena(worker: Any) -> None:

@@ -25,7 +25,7 @@ from tests.tasks.example_jobs import until
 def test_readings_go_with_the_heartbeat(redis: Redis, tmp_path: Path) -> None:
     kept = tmp_path / "entries"
     kept.mkdir()
-    (kept / "a.tar").write_bytes(b"x" * 1000)
+    (kept / "a.zip").write_bytes(b"x" * 1000)
     (kept / ".draft-b").write_bytes(b"x" * 1000)
     heartbeat = Heartbeat(redis, "cpu0@here", CPU, 2, {}, readings=Gauges(CPU, tmp_path).read)
     heartbeat.start()

@@ -9,17 +9,18 @@ from typing import Any, ClassVar, cast
 import pytest
 import torch
 
+from domain.flags import FlagCode
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.results.samples import Samples, WindowSetup
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import Clock, DeferredReadback, Window
-from tasks.correctness.trials import INPUTS_CHANGED_DIFFERENTLY
 from tasks.evaluation.pipeline import run
 from tasks.runtime.time_budget import TimeBudget
 from tasks.runtime.worker_context import WorkerContext
-from tasks.timing.consistency_checks import NO_TIME, NO_TIME_FOR_ONE, OTHER_ANSWERS, OUTPUT_NOT_KEPT, CrossChecks
+from tasks.timing.consistency_checks import OUTPUT_NOT_KEPT, CrossChecks
 from tasks.timing.window_runner import WindowRunner
+from tests.flag_codes import codes
 from tests.kernel_windows import kernel_windows, window
 
 INPUTS = "\ndef get_inputs():\n    return [torch.randn(64, 32)]\n"
@@ -130,11 +131,12 @@ def check_all(worker: WorkerContext) -> None:
             assert report.outcome.status is Status.PASSED, report.outcome.message
             assert report.outcome.timing is not None
             told = report.outcome.timing.flags
-            assert not any(said in told for said in (OTHER_ANSWERS, INPUTS_CHANGED_DIFFERENTLY)), told
+            differs = {FlagCode.DEFERRED_OUTPUTS_DIFFER, FlagCode.INPUTS_CHANGED_DIFFERENTLY}
+            assert differs.isdisjoint(codes(told)), told
     wrong = judged(worker, HANDS_NOTHING_IN, TWICE).outcome
     assert wrong.status is Status.WRONG_RESULT and OUTPUT_NOT_KEPT in str(wrong.message)
     alone = judged(worker, HANDS_NOTHING_IN + INPUTS).outcome
-    assert alone.timing is not None and OTHER_ANSWERS in alone.timing.flags
+    assert alone.timing is not None and FlagCode.DEFERRED_OUTPUTS_DIFFER in codes(alone.timing.flags)
     for lazily in ("x.conj()", "(x.conj().imag, x.conj().real)"):
         source = TWICE.replace("return x * 2", f"return {lazily}").replace("64, 32)", "64, 32, dtype=torch.complex64)")
         lazy = judged(worker, source, source).outcome
@@ -158,13 +160,17 @@ def test_deferred_readback_on_a_gpu(worker: WorkerContext) -> None:
 
 def test_deferred_readback_random_outputs_get_no_flag(worker: WorkerContext) -> None:
     report = judged(worker, TWICE.replace("x * 2", "x * torch.rand(()).item()"))
-    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+    assert report.outcome.timing is not None and FlagCode.DEFERRED_OUTPUTS_DIFFER not in codes(
+        report.outcome.timing.flags
+    )
     state = "def __init__(self):\n        super().__init__()\n        self.n = 0\n    def forward(self, x):\n        "
     counts = TWICE.replace(
         "def forward(self, x):\n        return x * 2", state + "self.n += 1\n        return x * self.n"
     )
     report = judged(worker, counts)
-    assert report.outcome.timing is not None and OTHER_ANSWERS not in report.outcome.timing.flags
+    assert report.outcome.timing is not None and FlagCode.DEFERRED_OUTPUTS_DIFFER not in codes(
+        report.outcome.timing.flags
+    )
 
 
 def test_deferred_readback_near_the_timeout_is_left_out_with_a_flag(
@@ -178,7 +184,7 @@ def test_deferred_readback_near_the_timeout_is_left_out_with_a_flag(
     monkeypatch.setattr("tasks.timing.timing_stage.CrossChecks", slow)
     report = judged(worker, TWICE.replace("Model", "ModelNew"), TWICE)
     assert report.outcome.status is Status.PASSED and report.outcome.timing is not None
-    assert NO_TIME in report.outcome.timing.flags
+    assert FlagCode.DEFERRED_OUTPUTS_UNTESTED in codes(report.outcome.timing.flags)
 
 
 def test_deferred_readback_small_null_share_runs_no_window(
@@ -335,7 +341,7 @@ def test_single_call_windows_near_the_timeout_run_in_smaller_batches(left_s: flo
     job.room = 8
     checks = single_calls(job, calls=2, round_s=3e3)
     assert job.drawn == batch
-    assert (NO_TIME_FOR_ONE in checks.flags) is (batch == 0)
+    assert (FlagCode.SINGLE_CALL_UNTESTED in codes(checks.flags)) is (batch == 0)
 
 
 def test_single_call_windows_wrong_output_ends_the_batch() -> None:
