@@ -477,9 +477,9 @@ class Flag:
     data: Figures = field(default_factory=dict, hash=False)
 
     @classmethod
-    def of(cls, code: FlagCode) -> Flag:
-        """A flag without figures, whose message is the meaning of its code."""
-        return cls(code, code.meaning.removesuffix("."))
+    def of(cls, code: FlagCode, **data: Any) -> Flag:
+        """A flag whose message is the meaning of its code."""
+        return cls(code, code.meaning.removesuffix("."), data)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Flag:

@@ -71,5 +71,4 @@ def _of_inputs(inputs: Result) -> Iterator[Sided]:
         yield None, asdict(Flag.of(FlagCode.INPUTS_NOT_RANDOM))
     reused = inputs.get("reused_sets")
     if reused:
-        message = f"{words.counted(reused, 'call')} got inputs that were used before, since drawing took too long"
-        yield None, asdict(Flag(FlagCode.INPUTS_REUSED, message, {"calls": reused}))
+        yield None, asdict(Flag.of(FlagCode.INPUTS_REUSED, calls=reused))

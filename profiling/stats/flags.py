@@ -67,14 +67,7 @@ def events_misfit(misfits: Sequence[Misfit], windows: int) -> Flag | None:
 
 def inputs_came_again(calls: int) -> Flag | None:
     """The flag for `calls` with reused inputs: drawing took too long, and their content cannot be mixed."""
-    if not calls:
-        return None
-    return Flag(
-        FlagCode.INPUTS_REUSED,
-        f"{calls} calls got inputs that earlier calls had, as drawing new ones takes long: a kernel that stores its "
-        "outputs would be as fast",
-        {"calls": calls},
-    )
+    return Flag.of(FlagCode.INPUTS_REUSED, calls=calls) if calls else None
 
 
 @dataclass(frozen=True)
