@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.interpreter import GridExecutor
 
-from backends.source.error_report import asks_for_gpu
+from backends.source.error_report import NotInterpreted, asks_for_gpu
 
 _original_call = GridExecutor.__call__
 _original_autotuned_run = Autotuner.run
@@ -21,7 +22,12 @@ def install() -> None:
 
 
 def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
-    """A grid may be any sequence, or a function of the arguments as the caller gave them."""
+    """A grid may be any sequence, or a function of the arguments as the caller gave them.
+
+    Raises NotInterpreted where torch.compile traces the launch: its tensors have no numbers to compute with.
+    """
+    if any(isinstance(value, FakeTensor) for value in (*args, *kwargs.values())):
+        raise NotInterpreted("a launch that torch.compile traces")
     if callable(executor.grid):
         named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
         executor.grid = executor.grid(inspect.getcallargs(executor.fn, *args, **named))
