@@ -205,6 +205,8 @@ def summary(error: BaseException) -> str:
 
 
 def _headline(error: BaseException, log: str) -> str:
+    # What torch.compile raises for it tells of itself first.
+    error = next((link for link in _chain(error) if isinstance(link, NotInterpreted)), error)
     text = text_of(error)
     if is_rejection(error):
         reason = reason_of(text)
