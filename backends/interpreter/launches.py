@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.interpreter import GridExecutor
@@ -34,7 +36,10 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
     if isinstance(executor.grid, int):
         raise TypeError(f"the grid is {executor.grid}, and has to be a sequence, such as ({executor.grid},)")
     executor.grid = tuple(executor.grid)
-    _original_call(executor, *args, **kwargs)
+    run = _original_call
+    if "torch._dynamo" in sys.modules:  # It follows the calls of a compiled function, and fails at the interpreter's.
+        run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+    run(executor, *args, **kwargs)
 
 
 def _run_first_configuration(autotuner: Any, *args: Any, **kwargs: Any) -> Any:

@@ -438,6 +438,29 @@ def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(answer: An
         answer(launched, TRACED, torch.ones(SIZE))
 
 
+COMPILED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+@torch.compile(backend="eager")
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(1,)](x, out, SIZE=x.numel())
+    return out + 1
+"""
+
+
+def test_a_launch_in_a_function_under_torch_compile(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, COMPILED, x), 2 * x + 1)
+
+
 PERSISTENT = """
 import torch
 import triton
