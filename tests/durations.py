@@ -19,7 +19,8 @@ client/test_suites client/test_task_pages client/test_terminal docs/test_blocks 
 exploits/test_exploits frameworks/test_openenv frameworks/test_verifiers fuzz/test_campaign honest/test_honest
 mutants/test_mutants profiling/results/test_multi_process profiling/results/test_told_apart
 profiling/window/test_timed_window rights/test_rights sandbox/runner/test_tool_entry
-sandbox/supervisor/test_memory_accounting sandbox/test_escapes sandbox/test_inside stack/test_drain
+sandbox/isolation/test_clean_env sandbox/supervisor/test_memory_accounting sandbox/test_escapes
+sandbox/test_inside stack/test_drain
 stack/test_keyed_stack stack/test_serve stack/test_supervisor stack/test_workers
 tasks/builds/test_folder_digest tasks/correctness/test_distribution_check tasks/correctness/test_input_source
 tasks/correctness/test_determinism_check tasks/correctness/test_float64_check

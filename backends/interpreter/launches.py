@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.interpreter import GridExecutor
 
-from backends.source.error_report import asks_for_gpu
+from backends.source.error_report import NotInterpreted, asks_for_gpu
 
 _original_call = GridExecutor.__call__
 _original_autotuned_run = Autotuner.run
@@ -21,14 +24,22 @@ def install() -> None:
 
 
 def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
-    """A grid may be any sequence, or a function of the arguments as the caller gave them."""
+    """A grid may be any sequence, or a function of the arguments as the caller gave them.
+
+    Raises NotInterpreted where torch.compile traces the launch: its tensors have no numbers to compute with.
+    """
+    if any(isinstance(value, FakeTensor) for value in (*args, *kwargs.values())):
+        raise NotInterpreted("a launch that torch.compile traces")
     if callable(executor.grid):
         named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
         executor.grid = executor.grid(inspect.getcallargs(executor.fn, *args, **named))
     if isinstance(executor.grid, int):
         raise TypeError(f"the grid is {executor.grid}, and has to be a sequence, such as ({executor.grid},)")
     executor.grid = tuple(executor.grid)
-    _original_call(executor, *args, **kwargs)
+    run = _original_call
+    if "torch._dynamo" in sys.modules:  # It follows the calls of a compiled function, and fails at the interpreter's.
+        run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+    run(executor, *args, **kwargs)
 
 
 def _run_first_configuration(autotuner: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 
 from backends.languages.language import Around, Language, Unfollowed
 
+NO_MULTIPROCESSORS = "TODO: implement for other devices"
+"""What Helion says where it counts a host's multiprocessors, for a grid of persistent programs."""
 SEARCHES = "Helion searches for a configuration on the GPU: give @helion.kernel one, config=Config(...)"
 
 
@@ -55,7 +57,7 @@ LANGUAGE = Language(
     package="helion",
     caches={"HELION_CACHE_DIR": "helion"},
     refusals=("helion.exc.",),
-    no_device=(SEARCHES,),
+    no_device=(SEARCHES, NO_MULTIPROCESSORS),
     preloaded=True,
     before_import=search_on_a_gpu,
     pretend=pretend,

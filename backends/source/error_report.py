@@ -118,13 +118,11 @@ def fault(
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
     """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
-    if _INTERPRETER_LACKS.search(text_of(error)):
+    links = list(_chain(error))
+    if _INTERPRETER_LACKS.search(text_of(error)) or any(isinstance(link, NotInterpreted) for link in links):
         return True
     if type(error).__name__ != "InterpreterError":
         return False
-    links = list(_chain(error))
-    if any(isinstance(link, NotInterpreted) for link in links):
-        return True
     frames = [frame for link in links for frame, _ in traceback.walk_tb(link.__traceback__)]
     code = [frame.f_code for frame in frames if _is_source(frame.f_code.co_filename)]
     return any(_NOT_INTERPRETED in function.co_names for function in code)
@@ -207,6 +205,8 @@ def summary(error: BaseException) -> str:
 
 
 def _headline(error: BaseException, log: str) -> str:
+    # What torch.compile raises for it tells of itself first.
+    error = next((link for link in _chain(error) if isinstance(link, NotInterpreted)), error)
     text = text_of(error)
     if is_rejection(error):
         reason = reason_of(text)

@@ -40,6 +40,8 @@ def clean_environment(folder: Path, *, interpret: bool) -> dict[str, str]:
         "CUDA_MODULE_LOADING": "LAZY",
         # Inductor compiles in the runner itself: its pool has a thread for every core, more than a runner may start.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # It chooses their folder at its import, which may be the zygote's, and a runner may not write there.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
     }
     if interpret:
         environment["TRITON_INTERPRET"] = "1"

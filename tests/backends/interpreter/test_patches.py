@@ -127,6 +127,27 @@ def kernel_fn(x):
     return out
 """
 
+TRACED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+@torch.library.triton_op("test_patches::doubled", mutates_args={})
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(double)[(1,)](x, out, SIZE=x.numel())
+    return out
+
+@torch.compile(fullgraph=True)
+def kernel_fn(x):
+    return doubled(x)
+"""
+
 
 def launched(folder: Path, source: str, x: torch.Tensor) -> torch.Tensor:
     """What `kernel_fn` of that source returns."""
@@ -410,6 +431,34 @@ def test_a_device_guard_around_host_tensors_selects_nothing(guard: str, answer: 
 def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
     with pytest.raises(AssertionError, match=r"^unsupported: this worker has no GPU, and the source asks"):
         answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
+
+
+def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(answer: Answer) -> None:
+    with pytest.raises(AssertionError, match=r"^unsupported: .*cannot do this \(.*NotInterpreted: a launch that"):
+        answer(launched, TRACED, torch.ones(SIZE))
+
+
+COMPILED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+@torch.compile(backend="eager")
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(1,)](x, out, SIZE=x.numel())
+    return out + 1
+"""
+
+
+def test_a_launch_in_a_function_under_torch_compile(answer: Answer) -> None:
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, COMPILED, x), 2 * x + 1)
 
 
 PERSISTENT = """

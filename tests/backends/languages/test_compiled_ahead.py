@@ -87,12 +87,17 @@ def test_a_search_for_a_configuration_ends_the_dry_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_search_without_a_gpu_is_unsupported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [("", "give @helion.kernel one"), ('config=helion.Config(block_sizes=[4], pid_type="persistent_blocked")', "TODO")],
+    ids=["a search", "a persistent grid"],
+)
+def test_what_helion_needs_a_gpu_for_is_unsupported(config: str, says: str, tmp_path: Path) -> None:
     installed("helion")
-    source = SOURCES["helion"].kernel().source_code.replace("config=helion.Config(block_sizes=[4])", "")
+    source = SOURCES["helion"].kernel().source_code.replace("config=helion.Config(block_sizes=[4])", config)
     given = Kernel(source, SOURCES["helion"].kernel().kernel_type)
     executable = in_runner(given, tmp_path, in_builder(given, tmp_path))
-    with pytest.raises(KernelFault, match=r"this worker has no GPU.*give @helion.kernel one") as caught:
+    with pytest.raises(KernelFault, match=f"this worker has no GPU.*{says}") as caught:
         executable.call(executable.own_inputs(0))
     assert caught.value.status is Status.UNSUPPORTED
 

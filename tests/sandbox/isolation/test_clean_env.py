@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +57,22 @@ def test_libraries_find_a_user_name_where_the_system_has_none(monkeypatch: pytes
     for name, value in clean_environment(tmp_path, interpret=False).items():
         monkeypatch.setenv(name, value)
     assert getpass.getuser() == "runner"
+
+
+IMPORTED_BEFORE_THE_FORK = """
+import os, sys
+import torch._inductor.codecache
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = sys.argv[1]
+print(torch.compile(torch.sin)(torch.zeros(8)).sum().item())
+"""
+
+
+def test_inductor_stores_nothing_in_the_folder_that_it_was_imported_with(tmp_path: Path) -> None:
+    zygote, runner = tmp_path / "zygote", tmp_path / "runner"
+    zygote.mkdir()
+    command = [sys.executable, "-c", IMPORTED_BEFORE_THE_FORK, str(runner)]
+    told = subprocess.run(
+        command, env=clean_environment(zygote, interpret=True), capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "0.0" and list(runner.iterdir())
+    assert not [path for path in zygote.rglob("*") if path.is_file()]
