@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,9 @@ class Executable(ABC):
 
     compiled: Sequence[str] = ()
     """Names of the extensions that had to be compiled so far while the job held the device."""
+
+    not_built: Collection[str] = ()
+    """Names of the extensions whose build failed so far, and whose error the source caught."""
 
     def use_case(self, kernel: Kernel) -> None:
         """From now on calls follow the contract of `kernel`, and `own_inputs` its case; its source is not read."""

@@ -289,6 +289,11 @@ class FlagCode(StrEnum):
         "Nearly all device time of a profiled call is in kernels that the source does not define.",
         "Write the kernel itself, if that is the task.",
     )
+    EXTENSION_NOT_BUILT = (
+        "extension_not_built",
+        "The build of an extension failed, and the source caught the error: something else may have been called.",
+        "Correct the build; `output` has its errors if the source prints them.",
+    )
     SANITIZER_ERRORS = (
         "sanitizer_errors",
         "NVIDIA compute-sanitizer found errors in the kernel.",

@@ -190,8 +190,8 @@ class Build:
                 "arguments and launches it, and name that in metadata.entry_point"
             )
         return (
-            f"Name the host function that launches the kernels in metadata.entry_point (the source has "
-            f"{', '.join(names)}), or send the __global__ function alone"
+            "Send the __global__ function alone, or name the host function that launches it in metadata.entry_point "
+            f"(the source has {', '.join(names)})"
         )
 
     def _host_line(self, log: str) -> str:

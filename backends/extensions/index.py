@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,9 @@ class BuiltExtensions:
             return None
         sources = arguments.get("sources") or []
         paths = [sources] if isinstance(sources, (str, Path)) else sources
+        if arguments.get("is_python_module", True):
+            # Sources name a module after their process, which is another in the builder: f"relu_{os.getpid()}".
+            arguments = arguments | {"name": re.sub(rf"_{os.getpid()}$", "_own", str(arguments.get("name")))}
         try:
             contents = [hashlib.blake2b(Path(path).read_bytes()).hexdigest() for path in paths]
             text = json.dumps([function, arguments, contents], sort_keys=True, default=str)

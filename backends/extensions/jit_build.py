@@ -54,8 +54,8 @@ class ExtensionCalled(BaseException):
 class Extensions:
     """The extensions that one job's source builds: their names, those only compiled, and the compilers' output.
 
-    `compiled` names the extensions that were not built beforehand. With `build_ahead`, which performs the build of an
-    extension by its name, calls only build and return a stand-in.
+    `compiled` names the extensions that were not built beforehand, `not_built` those whose last build failed. With
+    `build_ahead`, which performs the build of an extension by its name, calls only build and return a stand-in.
     """
 
     def __init__(self, folder: Path, target: Target) -> None:
@@ -64,6 +64,7 @@ class Extensions:
         self.built: list[str] = []
         self.only_compiled: list[str] = []
         self.compiled: list[str] = []
+        self.not_built: set[str] = set()
         self.build_ahead: Callable[[str, Callable[[], Any]], Any] | None = None
         self.log = ""
         self._built = BuiltExtensions(folder / FOLDER)
@@ -102,7 +103,6 @@ class Extensions:
         def build(*args: Any, **kwargs: Any) -> Any:
             call = signature.bind(*args, **kwargs)
             _with_lines(call.arguments)
-            only_compiles = _wants_cuda(call.arguments) and (not self.target.is_cuda or torch.version.cuda is None)
             key, name = self._built.key(stock.__name__, call.arguments), str(call.arguments["name"])
             if self.build_ahead is not None:
                 if key is not None and key not in self.files() and name not in self.only_compiled:
@@ -117,21 +117,28 @@ class Extensions:
                     finally:
                         self.build_ahead = build_ahead
                 return _StandIn(name, functools.partial(ExtensionCalled, f"extension {name} is called"))
-            if only_compiles:
-                return self._compile_only(stock, call)
-            if (refusal := self._built.refusal(key)) is not None:
-                raise RuntimeError(refusal)
-            extension = self._built.load(key)
-            if extension is None:
-                if name not in self.compiled:
-                    self.compiled.append(name)
-                with self._console():
-                    extension = stock(*call.args, **call.kwargs)
-                self._built.add(key, extension)
-            self.built.append(name)
+            self.not_built.add(name)  # A source may catch what the next line raises, and go on.
+            extension = self._extension(stock, call, key, name)
+            self.not_built.discard(name)
             return extension
 
         return build
+
+    def _extension(self, stock: Callable[..., Any], call: inspect.BoundArguments, key: str | None, name: str) -> Any:
+        """What the call returns: the extension, or a stand-in for one that cannot run on this worker."""
+        if _wants_cuda(call.arguments) and (not self.target.is_cuda or torch.version.cuda is None):
+            return self._compile_only(stock, call)
+        if (refusal := self._built.refusal(key)) is not None:
+            raise RuntimeError(refusal)
+        extension = self._built.load(key)
+        if extension is None:
+            if name not in self.compiled:
+                self.compiled.append(name)
+            with self._console():
+                extension = stock(*call.args, **call.kwargs)
+            self._built.add(key, extension)
+        self.built.append(name)
+        return extension
 
     def _compile_only(self, stock: Callable[..., Any], call: inspect.BoundArguments) -> ModuleType:
         """Runs the stock build against a torch without CUDA; the resulting library is not used."""

@@ -191,7 +191,7 @@ class PythonBackend(Backend):
                 doing += f" (the source has no get_init_inputs() to give its arguments, and {why})"
             raise fault(error, doing, folder, target) from error
         extensions.require_device()
-        executable.compiled = extensions.compiled
+        executable.compiled, executable.not_built = extensions.compiled, extensions.not_built
         return executable
 
 

@@ -23,6 +23,7 @@ from domain.result import Status
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(\s*(\w+)")
 _LIBRARY = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*(\w+)")
 _DEFINED = re.compile(r'\.def\s*\(\s*"(?:\w+::)?(\w+)')
+_WORD = re.compile(r"\w+")
 _OWN_NAME = "TORCH_EXTENSION_NAME"
 _NAME = "extension"
 _USUAL = "forward"
@@ -48,8 +49,13 @@ class TorchCudaBackend(PythonBackend):
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
-        of_tensors = (name for name, words in host_functions(text).items() if "Tensor" in words)
-        defined = _DEFINED.findall(bare) if binding or library else of_tensors
+        of_tensors = [name for name, words in host_functions(text).items() if "Tensor" in words]
+        if first_binding := binding or library:
+            # A macro that binds a function is given its name: `BIND(forward)`.
+            told = set(_WORD.findall(bare, first_binding.end()))
+            defined = _DEFINED.findall(bare) or [name for name in of_tensors if _last(name) in told]
+        else:
+            defined = of_tensors
         names = list(dict.fromkeys(kernel.metadata.get("functions") or defined))
         called = _called(names, kernel, is_bound=bool(binding or library))
         if not binding and not library:

@@ -66,9 +66,10 @@ _PROGRAMMING_ERRORS = (NameError, AttributeError, TypeError, ImportError, Syntax
 _GPU = r"(?:\bis_cuda\b|\bcuda\b|\bgpu)"
 _DEMAND = r"(?:\brequire|\bneed|\bmust\b|\bonly\b|\bexpect|available|\bno\b|\bnot\b|\bwithout\b|\bmissing\b)"
 _INSISTS = re.compile(
-    rf"torch\.cuda\.|^assert\b.*{_GPU}|^raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU})", re.IGNORECASE
+    rf"torch\.cuda\.|(?:^|[;:]\s*)(?:assert\b.*{_GPU}|raise\b.*(?:{_GPU}.*{_DEMAND}|{_DEMAND}.*{_GPU}))", re.IGNORECASE
 )
-"""A source's own check for a GPU. The word alone occurs in many errors that are the kernel's own."""
+"""A source's own check for a GPU, also behind `if …:` or another statement of the line. The word alone occurs in many
+errors that are the kernel's own."""
 _OWN_LINE = re.compile(rf'\b{re.escape(FILE_NAME)}(?:", line |:)(\d+)')
 """How Helion and CuTe DSL name a line of the source in their messages."""
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")

@@ -254,6 +254,7 @@ class Runner:
             "launches": count.launches,
             "several_streams": count.several_streams,
             "compiled": list(self._loaded.compiled),
+            "not_built": sorted(self._loaded.not_built),
             "graph_breaks": self._loaded.graph_breaks,
             "call_bytes": sum(self.large_call) or None,
         }

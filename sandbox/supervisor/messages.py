@@ -78,6 +78,7 @@ class Probe:
     - `views`: for each output its place in an argument; None if it has memory of its own.
     - `several_streams`: whether a call uses several streams, by the runner's report.
     - `compiled`: names of the extensions that the runner compiled since it was asked to load the kernel.
+    - `not_built`: names of the extensions whose build failed there, without ending the kernel.
     - `form`: structure of the returned output; None if unknown.
     - `graph_breaks`: how often the calls left what torch.compile compiled; None without torch.compile.
     - `first_call_differs`: whether the first call's output differs from the last one's; None if unknown.
@@ -96,6 +97,7 @@ class Probe:
     first_call_differs: bool | None = None
     graph_breaks: int | None = None
     call_bytes: int | None = None
+    not_built: tuple[str, ...] = ()
 
     def ordered(self, order: Sequence[int]) -> Probe:
         """The same probe with its outputs in the order in which later windows return them; its structure is dropped."""
@@ -162,12 +164,17 @@ def parse_probe(reply: dict[str, Any], outputs: list[torch.Tensor]) -> Probe:
         parse_launches(reply.get("launches")),
         parse_views(reply.get("views"), outputs),
         reply.get("several_streams") is True,
-        tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(reply.get("compiled"))[:MAX_FACTS]),
+        _names(reply.get("compiled")),
         output_structure.parse(reply.get("form"), len(outputs)),
         differs if isinstance(differs := reply.get("first_call_differs"), bool) else None,
         parse_launches(reply.get("graph_breaks")),
         byte_count(reply.get("call_bytes")),
+        _names(reply.get("not_built")),
     )
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(" ".join(str(name).split())[:MAX_NAME] for name in _list(value)[:MAX_FACTS])
 
 
 def parse_tensors(value: Any) -> list[torch.Tensor] | None:

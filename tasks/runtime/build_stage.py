@@ -246,3 +246,12 @@ def gpu_build_warning(kernel_run: KernelRun) -> Flag | None:
     reason = str(found.get("reason") or ended).partition("\n")[0]
     message = f"for {found['arch']} {names[:MAX_CHARS]} was compiled before its call ended: {reason[:MAX_CHARS]}"
     return Flag(FlagCode.GPU_BUILD_INCOMPLETE, message, {"arch": found["arch"], "ended": ended})
+
+
+def not_built_warning(kernel_run: KernelRun) -> Flag | None:
+    """A warning where the build of an extension failed, which the source caught, by the runner's word."""
+    names = kernel_run.probe.not_built if kernel_run.probe is not None else ()
+    if not names:
+        return None
+    message = f"the build of {', '.join(names)[:MAX_CHARS]} failed, and the source went on without it"
+    return Flag(FlagCode.EXTENSION_NOT_BUILT, message, {"extensions": len(names)})

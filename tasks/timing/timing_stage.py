@@ -26,7 +26,7 @@ from profiling.window.timed_window import GateClosed, Window
 from tasks.correctness.trials import Trials
 from tasks.correctness.view_outputs import view_outputs_warning
 from tasks.node.gpu_readings import CardReadings
-from tasks.runtime.build_stage import gpu_build_warning
+from tasks.runtime.build_stage import gpu_build_warning, not_built_warning
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
 from tasks.runtime.stream_isolation import ONE_QUEUE, Streams, in_one_queue
@@ -314,6 +314,7 @@ class Timekeeper:
             flags.others_on_the_card(state),
             *(self.rounds.warnings if is_candidate else ()),
             gpu_build_warning(kernel_run) if is_candidate else None,
+            not_built_warning(kernel_run) if is_candidate else None,
             flags.inputs_came_again(self.rounds.inputs.reused) if is_candidate else None,
             view_outputs_warning(self.kernel_runs) if is_candidate else None,
         ]

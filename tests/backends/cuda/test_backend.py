@@ -350,8 +350,8 @@ def test_dynamic_shared_memory_is_seen(tmp_path: Path) -> None:
         ),
         (
             f"{SCALE}\n#line 999\nvoid launch() {{ scale<<<1, 1>>>(0, 0, 0, 0); }}",
-            "it holds host code. Name the host function that launches the kernels in metadata.entry_point (the source "
-            "has launch)",
+            "it holds host code. Send the __global__ function alone, or name the host function that launches it in "
+            "metadata.entry_point (the source has launch)",
         ),
         (f"```cuda\n{SCALE}\n```", "send the code between them"),
         (f"import torch\nsource = '''{SCALE}'''", "it holds host code (line 1: `import torch`)"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import _testcapi
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from backends.extensions.index import BuiltExtensions
+from domain.paths import ROOT
 
 CALL = {"name": "_testcapi", "cpp_sources": ["int f();"], "functions": ["f"]}
 
@@ -39,6 +42,25 @@ def test_the_same_call_loads_it_where_it_is_now(job: Path, tmp_path: Path) -> No
     assert extension is not None
     assert extension.__name__ == "_testcapi"
     assert extension.__file__ == str(moved / "ext" / "made" / "_testcapi.so")
+
+
+KEY = """
+import os, sys
+from pathlib import Path
+from backends.extensions.index import BuiltExtensions
+from domain.paths import ROOT
+
+call = {"name": f"made_{os.getpid()}", "cpp_sources": "int f();", "is_python_module": sys.argv[2] == "module"}
+print(BuiltExtensions(Path(sys.argv[1])).key("load_inline", call))
+"""
+
+
+@pytest.mark.parametrize(("kind", "different"), [("module", 1), ("library", 2)])
+def test_a_module_that_is_named_after_its_process_is_found_by_another(kind: str, different: int, job: Path) -> None:
+    """The operators of a plain library have its name, so that another process asks for others."""
+    command = [sys.executable, "-c", KEY, str(job / "ext"), kind]
+    keys = {subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert len(keys) == different
 
 
 def test_another_call_builds(job: Path) -> None:

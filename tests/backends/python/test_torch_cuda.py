@@ -43,6 +43,13 @@ static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "its_own_name", nullptr,
 PyMODINIT_FUNC PyInit_its_own_name() { return PyModule_Create(&definition); }
 """
 """What nvcc compiles of half types, and torch's options switch off; bound without headers that take a minute."""
+BOUND_BY_MACRO = """
+#include <torch/csrc/utils/pybind.h>
+#define NAMED(word) #word
+#define BIND(function) m.def(NAMED(function), &function);
+int64_t twice(at::Tensor x) { return x.dim() * 2; }
+int64_t thrice(at::Tensor x) { return x.dim() * 3; }
+"""
 TENSORS = """
 #include <torch/extension.h>
 int blocks(int n) { return n / 2; }
@@ -64,6 +71,13 @@ def test_its_own_python_module_keeps_its_name(tmp_path: Path) -> None:
     artifact = in_builder(given, tmp_path)
     assert artifact.facts["entry"] == "function scaled"
     assert in_runner(given, tmp_path, artifact).call([4.0]) == 12.0
+
+
+def test_the_function_that_a_macro_binds_is_called(tmp_path: Path) -> None:
+    given = kernel(f"{BOUND_BY_MACRO}\nPYBIND11_MODULE(by_macro, m) {{ BIND(thrice) }}", "torch_cuda")
+    artifact = in_builder(given, tmp_path)
+    assert artifact.facts["entry"] == "function thrice"
+    assert in_runner(given, tmp_path, artifact).call([torch.ones(2, 2)]) == 6
 
 
 @without_gpu
@@ -102,6 +116,7 @@ def test_functions_over_tensors_are_bound(tmp_path: Path) -> None:
             {},
             "binds functions by macros: name the",
         ),
+        (f"{BOUND_BY_MACRO}\nPYBIND11_MODULE(two, m) {{ BIND(twice) BIND(thrice) }}", {}, "functions (twice, thrice)"),
         (TENSORS, {"functions": ["doubled", "blocks"]}, "several functions (doubled, blocks)"),
         ("#include <torch/extension.h>\nvoid f();", {"compiler_options": ["-I/etc"], "functions": ["f"]}, "-I/etc"),
     ],

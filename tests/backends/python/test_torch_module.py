@@ -328,6 +328,8 @@ def test_inputs_on_a_gpu_that_is_not_there(source: str, tmp_path: Path) -> None:
         ),
         "torch.empty(1, device=torch.accelerator.current_device_index())",
         "assert torch.ones(1).is_cuda, 'on the host'",
+        "x = torch.ones(1); assert x.is_cuda == True",
+        "if not torch.ones(1).is_cuda: raise ValueError('x must be a CUDA tensor')",
         "raise RuntimeError('this kernel requires a GPU')",
         "raise ValueError('x must be a CUDA tensor')",
         "raise RuntimeError('CUDA is not available')",

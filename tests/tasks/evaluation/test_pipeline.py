@@ -646,6 +646,35 @@ def test_what_is_compiled_with_the_device_in_hand_is_told(worker: WorkerContext)
     assert outcome.build["deferred"] is None
     told = outcome.build["compiled_at_run_time"]
     assert told.startswith("compiled with the device held, as in every job: in_a_call")
+    assert outcome.timing is not None
+    assert FlagCode.EXTENSION_NOT_BUILT not in [flag.code for flag in outcome.timing.flags]
+
+
+GOES_ON_WITHOUT = """
+from torch.utils.cpp_extension import load_inline
+
+def built(name, text):
+    return load_inline(name=name, no_implicit_headers=True, is_python_module=False, cpp_sources=text)
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name, text in ("never", "int f( {"), ("at_last", "int g( {"), ("at_last", "int h();"):
+            try:
+                self.extension = built(name, text)
+            except RuntimeError as error:
+                self.why = error
+
+    def forward(self, x):
+        return torch.softmax(x, -1)
+"""
+
+
+def test_an_extension_whose_failed_build_a_source_catches_is_flagged(worker: WorkerContext) -> None:
+    outcome = judged(worker, kernel(GOES_ON_WITHOUT, "torch_cuda"), kernel(SOFTMAX)).outcome
+    assert outcome.status is Status.PASSED and outcome.timing is not None, outcome.message
+    (flag,) = (flag for flag in outcome.timing.flags if flag.code is FlagCode.EXTENSION_NOT_BUILT)
+    assert flag.message == "the build of never failed, and the source went on without it"
 
 
 KEEPS_A_KERNEL = """
