@@ -21,7 +21,7 @@ from tasks.jobs.job_queue import Claim, Message
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.kept_request import kept_request
 from tasks.jobs.submit import TASK, publish_again, publish_more
-from tasks.node import device_info
+from tasks.node.device_info import own_device
 from tasks.node.log_config import about
 from tasks.node.redis_client import connect
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -63,7 +63,7 @@ def execute(
 
     `show` gets the claimed job.
     """
-    claim = records.claim(worker, device_model(), message)
+    claim = records.claim(worker, own_device().model, message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
         return NO_JOB
@@ -144,12 +144,6 @@ def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *,
     queue = records.requeue(job_id, attempt, reason, proven=proven)
     if queue is not None:
         publish_again(queue, job_id, attempt + 1)
-
-
-@cache
-def device_model() -> str:
-    """The model of this process's device, as requests name it."""
-    return device_info.detect().model
 
 
 def run_pipeline(request: Request, callbacks: JobCallbacks) -> Report:

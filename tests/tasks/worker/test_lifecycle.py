@@ -23,15 +23,14 @@ from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from domain.settings import SANDBOX_LAYERS, settings
+from domain.settings import SANDBOX_LAYERS
 from tasks.app import app
-from tasks.evaluation.celery_task import device_model
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import message_id, submit
 from tasks.node import device_info
-from tasks.node.device_info import Device, DeviceError
-from tasks.worker.lifecycle import pin_device
+from tasks.node.device_info import CPU, Device, DeviceError, own_device
+from tasks.worker.lifecycle import pin_device, worker_queues
 from tests.child_processes import command_line
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -270,15 +269,16 @@ def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
 
 def test_a_worker_whose_card_vanishes_goes_on_to_claim_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their faults quarantine it. Without a claim it would use up the messages of all workers."""
+    cards = [CPU]
+
+    def vanishing() -> Device:
+        if not cards:
+            raise DeviceError("GPU is lost")
+        return cards.pop()
+
+    monkeypatch.setattr(device_info, "detect", vanishing)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    settings.cache_clear()
-    device_model.cache_clear()
+    own_device.cache_clear()
     pin_device()
-
-    def gone() -> Device:
-        raise DeviceError("GPU is lost")
-
-    monkeypatch.setattr(device_info, "detect", gone)
-    assert device_model() == "cpu"
-    settings.cache_clear()
-    device_model.cache_clear()
+    assert own_device() == CPU and worker_queues("here") == ("evaluate.gpu.cpu", "evaluate.here")
+    own_device.cache_clear()
