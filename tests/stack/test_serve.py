@@ -126,8 +126,8 @@ def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: s
 @pytest.mark.parametrize(
     ("command", "given", "told"),
     [
-        (["main.py"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
-        (["-m", "stack", "serve"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
+        (["main.py"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Write a whole number'),
+        (["-m", "stack", "serve"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Write a whole number'),
         (["-m", "stack", "serve"], {"PORT": "99999"}, "less than or equal to 65535"),
         (["main.py", "--port", "99999"], {}, "--port must be between 1 and 65535, not 99999"),
         (["main.py"], {"LOG_LEVEL": "loud"}, "Must be one of: debug, info, warning, error, critical."),
