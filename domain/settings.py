@@ -234,9 +234,7 @@ def _validate_broker(text: str) -> None:
     with suppress(ValueError):
         if not text or (known and url.port != 0):
             return
-    raise ValidationError(
-        "Must be redis://[:PASSWORD@]HOST[:PORT][/NUMBER] or rediss://…; a / in a password is %2F."
-    )
+    raise ValidationError("Must be redis://[:PASSWORD@]HOST[:PORT][/NUMBER] or rediss://…; a / in a password is %2F.")
 
 
 def _validate_level(text: str) -> None:
