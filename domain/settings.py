@@ -144,7 +144,7 @@ def _read(env: Env) -> Settings:
         message = str(error)
         for fault, advice in _ADVICE.items():
             message = message.replace(fault, advice)
-        raise EnvError(f"{message} (docs/settings.md)") from error
+        raise EnvError(f"{message} (docs/settings.md)") from None
 
 
 def _parse(env: Env) -> Settings:

@@ -149,6 +149,16 @@ def test_a_setting_that_does_not_parse_is_named(
     assert told in line
 
 
+@pytest.mark.parametrize("app", ["tasks.app", "tasks.worker.build_worker"])
+def test_a_worker_of_its_own_names_it_too(app: str) -> None:
+    command = [sys.executable, "-m", "celery", "--app", app, "worker"]
+    environment = {**os.environ, "JOB_TTL": "1d"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=STOP_S)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert '"JOB_TTL" invalid: Write a whole number' in line
+
+
 def test_the_demo_ends_as_expected(tmp_path: Path) -> None:
     own = ("CELERY_BROKER_URL", "STATE_DIR", "PORT")
     folders = {"LOG_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
