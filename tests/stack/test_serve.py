@@ -113,7 +113,9 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert "choose another with PORT=8001" in done.stdout
 
 
-@pytest.mark.parametrize(("name", "value"), [("HOST", "192.0.2.1"), ("LOG_DIR", "/proc/nosuch")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("HOST", "192.0.2.1"), ("LOG_DIR", "/proc/nosuch"), ("LEASE_DIR", "/dev/null")]
+)
 def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: str) -> None:
     environment = {**os.environ, "PORT": str(free_port()), "LOG_DIR": str(tmp_path), name: value}
     done = subprocess.run(
@@ -121,6 +123,19 @@ def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: s
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert name in done.stdout.splitlines()[-1]
+
+
+def test_a_file_of_keys_that_cannot_be_read_is_named_without_a_traceback(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text("{")
+    keys.chmod(0o600)
+    own = {"REQUIRE_API_KEYS": "on", "API_KEYS_FILE": str(keys), "PORT": str(free_port())}
+    folders = {"LOG_DIR": str(tmp_path / "logs"), "STATE_DIR": str(tmp_path / "state")}
+    environment = {**os.environ, **own, **folders}
+    command = [sys.executable, "-m", "stack", "serve"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=STOP_S)
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    assert f"{keys} is no file of keys" in done.stdout.splitlines()[-2]
 
 
 @pytest.mark.parametrize(
