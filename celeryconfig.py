@@ -5,7 +5,14 @@ from __future__ import annotations
 import ssl
 import warnings
 
+from environs import EnvError
+
 from domain.settings import settings
+
+try:
+    settings()
+except EnvError as error:
+    raise SystemExit(f"{error}") from None
 
 # A worker is root to give each submission a user of its own (docs/security.md). The warning is about pickle.
 warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gunicorn import glogging
 
-from api.auth.key_file import KeyFile
+from api.auth.key_file import KeyFile, KeyFileError
 from api.http.accept_balancer import ServerProcess
 from api.http.context import KEY, AppContext
 from api.http.json_body import would_block
@@ -75,7 +75,10 @@ def on_starting(server: Any) -> None:
     if config.otlp_endpoint is not None:
         import_module("api.observability.tracing")
     if config.keys_required:
-        keys = KeyFile(config.api_keys_file, config.key_requests_per_minute, config.key_max_jobs).keys()
+        try:
+            keys = KeyFile(config.api_keys_file, config.key_requests_per_minute, config.key_max_jobs).keys()
+        except KeyFileError as error:
+            raise SystemExit(f"{error}") from error
         server.log.info("API keys are required; %s has %d", config.api_keys_file, len(keys))
         if not keys:
             server.log.warning("nobody can get in yet: make a key with `python -m stack keys add NAME --scope submit`")

@@ -50,3 +50,10 @@ def code_of(value: float, name: str) -> int:
     if mantissa != 0.5 or not -126 <= exponent <= 128:
         raise ValueError(f"{name} has no {value:g}, but powers of two from 2**-127 to 2**127")
     return exponent + 126
+
+
+def read_code(code: int, name: str) -> float | list[float]:
+    """The scale that a byte means, NaN for 255; or the two packed numbers in it, that of the low bits first."""
+    if name == PACKED:
+        return [PACKED_SIZES[half & 7] * (-1 if half & 8 else 1) for half in (code & 15, code >> 4)]
+    return math.nan if code == 255 else math.ldexp(1.0, code - 127)

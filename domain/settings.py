@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
+import re
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from environs import Env, EnvError, ValidationError, validate
 
@@ -33,7 +36,14 @@ HIGHEST_PORT = 65_535
 HIGHEST_PRIORITY = 9
 _MIN_SIMILARITY = 0.88
 """Minimum similarity of a misspelt setting, by difflib's measure: `MAX_WORKER` and `MAX_WORKERS` have 0.95."""
-_BROKER = validate.Regexp(r"(rediss?://.*)?$", error="Must begin with redis:// or rediss://.")
+_LONGEST_S = 2**31
+"""Maximum of times, in s: 68 years. Redis refuses one 10^9 times as long, in the middle of a script."""
+_ADVICE = {
+    "Not a valid integer": "Write a whole number without a unit, or unset it",
+    "Not a valid number": "Write a number without a unit, or unset it",
+    "Not a valid boolean": "Write on or off",
+}
+_HOST = re.compile(r"(\[[\da-f:.]+\]|[^][/@?*:\s]+)(:\d+)?|[\da-f:.]+")
 _ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}a?)?\Z", error="Must be an architecture such as sm_90.")
 _COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
 
@@ -128,9 +138,19 @@ def misspelt_settings() -> list[str]:
 
 
 def _read(env: Env) -> Settings:
+    try:
+        return _parse(env)
+    except EnvError as error:
+        message = str(error)
+        for fault, advice in _ADVICE.items():
+            message = message.replace(fault, advice)
+        raise EnvError(f"{message} (docs/settings.md)") from None
+
+
+def _parse(env: Env) -> Settings:
     read = Settings(
-        broker_url=env.str("CELERY_BROKER_URL", "", validate=_BROKER) or "redis://127.0.0.1:6379/0",
-        host=env.str("HOST", LOOPBACK),
+        broker_url=env.str("CELERY_BROKER_URL", "", validate=_validate_broker) or "redis://127.0.0.1:6379/0",
+        host=env.str("HOST", "") or LOOPBACK,
         port=env.int("PORT", 8000, validate=validate.Range(1, HIGHEST_PORT)),
         gpu_device=env.str("GPU_DEVICE", None),
         visible_devices=env.str("CUDA_VISIBLE_DEVICES", None),
@@ -143,10 +163,10 @@ def _read(env: Env) -> Settings:
         enable_device_metrics=env.bool("ENABLE_DEVICE_METRICS", False),
         state_dir=Path(env.str("STATE_DIR", "") or _state_folder(env.str("XDG_STATE_HOME", ""))),
         lease_dir=Path(env.str("LEASE_DIR", "") or _lease_folder()),
-        log_dir=Path(env.str("LOG_DIR", "logs")),
+        log_dir=Path(env.str("LOG_DIR", "") or "logs"),
         drain_seconds=env.float("DRAIN_SECONDS", 1800.0, validate=validate.Range(0)),
         drain_file=Path(file) if (file := env.str("DRAIN_FILE", "")) else None,
-        job_ttl=env.int("JOB_TTL", 86_400, validate=validate.Range(1)),
+        job_ttl=env.int("JOB_TTL", 86_400, validate=validate.Range(1, _LONGEST_S)),
         max_source=1 * MIB,
         max_body=64 * MIB,
         max_batch=1000,
@@ -161,7 +181,7 @@ def _read(env: Env) -> Settings:
         context_reuses=env.int("CONTEXT_REUSES", 0, validate=validate.Range(0)),
         build_for=env.str("BUILD_FOR", "", validate=_ARCHITECTURE) or None,
         require_api_keys=env.str("REQUIRE_API_KEYS", AUTO, validate=validate.OneOf((AUTO, ON, OFF))),
-        api_keys_file=Path(env.str("API_KEYS_FILE", "api_keys.json")),
+        api_keys_file=Path(env.str("API_KEYS_FILE", "") or "api_keys.json"),
         key_requests_per_minute=env.int("KEY_REQUESTS_PER_MINUTE", 1200, validate=validate.Range(1, 1_000_000)),
         key_max_jobs=env.int("KEY_MAX_JOBS", 1000, validate=validate.Range(1, 1_000_000)),
         webhook_hosts=tuple(_listed(env.str("WEBHOOK_HOSTS", "", validate=_validate_hosts))),
@@ -207,6 +227,16 @@ def _mebibytes(count: int | None) -> int | None:
     return None if count is None else count * MIB
 
 
+def _validate_broker(text: str) -> None:
+    """Without the text in the message, as it may hold a password."""
+    url = urlsplit(text)
+    known = url.scheme in ("redis", "rediss") and not url.path.strip("/0123456789")
+    with suppress(ValueError):
+        if not text or (known and url.port != 0):
+            return
+    raise ValidationError("Must be redis://[:PASSWORD@]HOST[:PORT][/NUMBER] or rediss://…; a / in a password is %2F.")
+
+
 def _validate_level(text: str) -> None:
     if text.upper() not in LOG_LEVELS:
         raise ValidationError(f"Must be one of: {', '.join(LOG_LEVELS).lower()}.")
@@ -225,9 +255,9 @@ def _listed(text: str) -> list[str]:
 
 
 def _validate_hosts(text: str) -> None:
-    wrong = [name for name in _listed(text) if set(name) & set("/@? \t")]
+    wrong = [name for name in _listed(text) if name != "*" and not _HOST.fullmatch(name)]
     if wrong:
-        raise ValidationError(f"Must be hosts such as example.org, separated by commas; not {wrong[0]!r}.")
+        raise ValidationError(f"Must be hosts such as example.org, separated by commas, or *; not {wrong[0]!r}.")
 
 
 def _validate_layers(text: str) -> None:

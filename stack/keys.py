@@ -43,8 +43,11 @@ def keys(settings: Settings, arguments: argparse.Namespace) -> int:
                 _list(file)
             case "revoke":
                 file.revoke(arguments.name)
-    except (KeyFileError, OSError) as error:
+    except KeyFileError as error:
         print(error, file=sys.stderr)
+        return REFUSED
+    except OSError as error:
+        print(f"the keys cannot be kept ({error}); name another file with API_KEYS_FILE", file=sys.stderr)
         return REFUSED
     return 0
 

@@ -122,7 +122,7 @@ def _require_lease_folder() -> None:
     try:
         device_lease.create_folder()
     except (InfrastructureFault, OSError) as error:
-        raise StartError(f"jobs cannot queue for a device: {error}") from error
+        raise StartError(f"jobs cannot queue for a device: {error}; name another folder with LEASE_DIR") from error
 
 
 def _require_redis() -> None:

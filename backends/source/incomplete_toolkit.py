@@ -39,8 +39,11 @@ _CUTLASS = ("cutlass/", "cute/")
 _TORCHS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 _PROGRAM = r"(?:nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink|c\+\+|g\+\+|gcc|cc1plus|as|ld)"
 
-_LIBRARY = re.compile(r"^/usr/|/(?:site|dist)-packages/|/cuda[\w.-]*/(?:\S+/)?include/")
-"""In the path of a file that is not the source's."""
+_SYSTEMS = re.compile(
+    r"^/usr/(?!\S*/(?:site|dist)-packages/)|/cuda[\w.-]*/(?:\S+/)?include/|/(?:site|dist)-packages/nvidia/"
+)
+"""In the path of a file of the system's or of a toolkit's. Other packages' files may include what their users bring, or
+another platform: over a thousand of torch's do."""
 _MISSING_HEADER = re.compile(r"^(\S+?):\d+:\d+: fatal error: (\S+): No such file", re.MULTILINE)
 _MISSING_LIBRARY = re.compile(r"^\S*ld: cannot find -l(\w+)", re.MULTILINE)
 _INCOMPLETE = "this worker's CUDA toolkit is incomplete ({} is missing)"
@@ -59,11 +62,11 @@ _OF_TOOLS = {
 def missing_part(text: str, arch: str) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
-    A header is the operator's part if a library includes it, or if it belongs to a part of CUDA, torch or CUTLASS that
-    is not there. A tool is, if a file without content does not compile for `arch` either.
+    A header is the operator's part if the system or a toolkit includes it, or if it belongs to a part of CUDA, torch,
+    CUTLASS or Python that is not there. A tool is, if a file without content does not compile for `arch` either.
     """
     files = _MISSING_HEADER.findall(text)
-    headers = (name for includer, name in files if _of_a_library(includer, name) or _of_a_missing_part(name))
+    headers = (name for includer, name in files if _of_the_system(includer, name) or _of_a_missing_part(name))
     if header := next(headers, ""):
         if header.startswith(_CUTLASS):
             return f"this worker has no CUTLASS ({header}): {OPERATORS_PART} installs the package nvidia-cutlass"
@@ -72,41 +75,35 @@ def missing_part(text: str, arch: str) -> str | None:
         return f"{_INCOMPLETE.format(header)}: {_ADVICE}"
     home = cuda_home()
     for library in _MISSING_LIBRARY.findall(text):
-        if library in _LIBRARIES and not _passes("c++", "-shared", f"-L{home}/lib64", f"-l{library}"):
+        if library in _LIBRARIES and not _tried("c++", "-shared", f"-L{home}/lib64", f"-l{library}")[0]:
             return f"{_INCOMPLETE.format(f'lib{library}')}: {_ADVICE}"
     tools = ((re.search(pattern, text, re.MULTILINE), means) for pattern, means in _OF_TOOLS.items())
     part = next((means.format(found[1]) for found, means in tools if found), None)
     nvcc = (f"{named_home()}/bin/nvcc", f"-arch={with_features(arch)}", "-c", "-x", "cu", "/dev/null")
-    return None if part is None or _passes(*nvcc) else f"{part}: {_ADVICE}"
+    return None if part is None or _tried(*nvcc)[0] else f"{part}: {_ADVICE}"
 
 
-def _of_a_library(includer: str, header: str) -> bool:
-    """Whether a library's file includes that header on this platform, and the preprocessor does not find it."""
+def _of_the_system(includer: str, header: str) -> bool:
+    """Whether such a file includes that header on this platform, and the preprocessor does not find it."""
     file = Path(includer)
-    if not (_LIBRARY.search(includer) and file.is_file()):
+    if not (_SYSTEMS.search(includer) and file.is_file()):
         return False
-    places = (*file.parents, f"{cuda_home()}/include", sysconfig.get_path("include"))
+    places = (*file.parents, f"{cuda_home()}/include")
     # -MG lists headers that are not found by their bare names.
     listing = ("c++", "-M", "-MG", "-x", "c++", *(f"-I{place}" for place in places))
-    return any(header in _output(*listing, *macro, str(file)).split() for macro in ((), ("-D__CUDACC__",)))
+    return any(header in _tried(*listing, *macro, str(file))[1].split() for macro in ((), ("-D__CUDACC__",)))
 
 
-def _output(*command: str) -> str:
-    """The listing of a compiler, errors or not; empty without such a compiler."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(command, capture_output=True, timeout=PROBE_S).stdout.decode(errors="replace")
-    return ""
-
-
-def _passes(*command: str) -> bool:
-    """Whether a compiler does that here: its tools are there, and go together."""
+def _tried(*command: str) -> tuple[bool, str]:
+    """Whether a compiler does that here (its tools are there, and go together), and what it lists, errors or not."""
     with suppress(OSError, subprocess.TimeoutExpired), tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([*command, "-o", f"{folder}/probe"], capture_output=True, timeout=PROBE_S).returncode == 0
-    return False
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=PROBE_S)
+        return done.returncode == 0, done.stdout.decode(errors="replace")
+    return False, ""
 
 
 def _of_a_missing_part(header: str) -> bool:
-    """Whether that header is CUDA's, torch's or CUTLASS's, and the worker lacks all that it belongs to.
+    """Whether that header is CUDA's, torch's, CUTLASS's or Python's, and the worker lacks all that it belongs to.
 
     A header of the source's own may lie in a folder `cuda` too, and a source may name one that CUTLASS never had.
     """
@@ -114,6 +111,8 @@ def _of_a_missing_part(header: str) -> bool:
         return importlib.util.find_spec("cutlass_library") is None
     if header.startswith(_TORCHS):
         return torch.version.cuda is None
+    if header == "Python.h":
+        return not Path(sysconfig.get_path("include"), header).exists()
     part = header.split("/")[0]
     if not (header in _HEADERS or _OF_LIBRARIES.fullmatch(header) or (part in _FOLDERS and part != header)):
         return False

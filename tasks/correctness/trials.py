@@ -99,7 +99,11 @@ class Trials:
         self._mismatch_map: dict[str, Any] | None = None
         self._filled = 0
         plan, probe = kernel_runs[0].gradients, kernel_runs[0].probe
-        self._compared = Aggregator(plan.names(len(probe.outputs)) if plan is not None and probe is not None else ())
+        outputs = probe.outputs if probe is not None else []
+        self._compared = Aggregator(
+            plan.names(len(outputs)) if plan is not None and outputs else (),
+            [str(output.dtype).removeprefix("torch.") for output in outputs],
+        )
         self._first_outputs: dict[str, list[Outputs]] = {}
         self._first_call: Arguments = []
         self._sample = PrecisionSample()

@@ -18,10 +18,10 @@ from tasks.evaluation.attempt_monitor import AttemptMonitor, Superseded
 from tasks.jobs.admission import Limits
 from tasks.jobs.artifact_store import fitting
 from tasks.jobs.job_queue import Claim, Message
-from tasks.jobs.job_store import JobStore
+from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.kept_request import kept_request
-from tasks.jobs.submit import TASK, publish_again, publish_more
-from tasks.node import device_info
+from tasks.jobs.submit import TASK, end_pause, publish_again, publish_more
+from tasks.node.device_info import own_device
 from tasks.node.log_config import about
 from tasks.node.redis_client import connect
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -63,7 +63,7 @@ def execute(
 
     `show` gets the claimed job.
     """
-    claim = records.claim(worker, device_model(), message)
+    claim = records.claim(worker, own_device().model, message)
     if claim is None:
         log.info("message %s: no job to begin", message.id)
         return NO_JOB
@@ -72,7 +72,10 @@ def execute(
     if show is not None:
         show(claim)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
-        return _attempt(records, pulse, claim, pipeline)
+        verdict = _attempt(records, pulse, claim, pipeline)
+    if claim.attempt == MAX_ATTEMPTS:
+        end_pause(records)  # The reconciler would let the next job wait for up to two seconds.
+    return verdict
 
 
 def _show_in_flower(task: Any, claim: Claim) -> None:
@@ -144,12 +147,6 @@ def requeue_or_end(records: JobStore, job_id: str, attempt: int, reason: str, *,
     queue = records.requeue(job_id, attempt, reason, proven=proven)
     if queue is not None:
         publish_again(queue, job_id, attempt + 1)
-
-
-@cache
-def device_model() -> str:
-    """The model of this process's device, as requests name it."""
-    return device_info.detect().model
 
 
 def run_pipeline(request: Request, callbacks: JobCallbacks) -> Report:

@@ -1,7 +1,4 @@
-"""Ensures that a worker's name is unique: a worker treats jobs under its name as left over from its previous run.
-
-Without this, the second of two machines with one host name would requeue the jobs that the first one runs.
-"""
+"""Ensures that no two machines have a worker of one name: they would share a heartbeat, a queue and a quarantine."""
 
 from __future__ import annotations
 

@@ -29,6 +29,9 @@ LONG_WAIT_EVERY = 4
 ALONE_S = 600
 """Seconds after which a job in its last attempt no longer holds up the others that paused before theirs."""
 
+MAX_PAUSED = 500
+"""Maximum number of paused jobs that are looked at for the next one: some may wait for a GPU that is away."""
+
 MAX_EXPIRED_PER_CLAIM = 100
 """Maximum number of jobs past their queue timeout that one claim ends; the reconciler ends the rest."""
 
@@ -105,6 +108,7 @@ class JobQueue:
         self._count = transition(redis, "count_queues")
         self._drop_shares = transition(redis, "drop_shares")
         self._stranded = transition(redis, "find_stranded")
+        self._end_pause = transition(redis, "end_pause")
 
     def claim(self, worker: str, gpu: str, message: Message | None, owner_ttl_s: int) -> Claim | None:
         """Start the first job of the queues that this worker serves; None if they are empty.
@@ -138,8 +142,16 @@ class JobQueue:
         return None if queue is None else text(queue)
 
     def stranded(self, limit: int) -> list[str]:
-        """Queued jobs in no queue that should enter one (`move`): their pause is over, or their place was lost."""
-        return [text(job_id) for job_id in self._stranded({"limit": limit, "alone": ALONE_S})]
+        """Queued jobs whose place in a queue was lost: `move` gives them another."""
+        return [text(job_id) for job_id in self._stranded({"limit": limit})]
+
+    def end_pause(self) -> tuple[str, str] | None:
+        """Let one job that paused before its last attempt enter a queue, once the one before has ended: both, or None.
+
+        The caller sends the queue a message.
+        """
+        reply = self._end_pause({"limit": MAX_PAUSED, "alone": ALONE_S})
+        return None if reply is None else (text(reply[0]), text(reply[1]))
 
     def all(self) -> list[QueueStats]:
         return [QueueStats.from_reply(entry) for entry in self._count({})]

@@ -112,6 +112,13 @@ def publish_more(queue: str) -> bool:
     return _send(queue, f"more.{uuid4()}")
 
 
+def end_pause(records: JobStore) -> None:
+    """Let the next job that paused before its last attempt begin it, unless that of another has not ended."""
+    if (entered := records.queue.end_pause()) is not None:
+        log.info("job %s: its pause is over, moved to queue %s", *entered)
+        publish_more(entered[1])
+
+
 def publish_builds(records: JobStore, job_ids: Sequence[str]) -> None:
     """Ask build-only workers for the builds of these jobs, if nodes share builds.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pynvml
@@ -76,6 +77,12 @@ def detect() -> Device:
         raise DeviceError(f"GPU {first or 0!r} cannot be used ({error}); `nvidia-smi -L` lists them") from error
     finally:
         pynvml.nvmlShutdown()
+
+
+@cache
+def own_device() -> Device:
+    """This process's device as `detect` first found it; processes that it forks inherit the answer."""
+    return detect()
 
 
 def _handle(requested: str | None) -> Any:

@@ -15,9 +15,13 @@ MOST_CHARS = 500
 log = logging.getLogger(__name__)
 
 
+other_failures: dict[str, str] = {}
+"""What else of this process failed and will be retried, by its name."""
+
+
 def failing() -> list[str]:
     """A sentence for each task of this process whose last call failed, for the heartbeat."""
-    failures = [(loop.name, loop.failing) for loop in tuple(_running)]
+    failures = [*((loop.name, loop.failing) for loop in tuple(_running)), *other_failures.copy().items()]
     return sorted(f"the {name} failed and will be retried: {failure}" for name, failure in failures if failure)
 
 

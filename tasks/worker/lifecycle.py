@@ -33,14 +33,15 @@ from sandbox.isolation import layer_probe
 from sandbox.isolation.rlimits import die_with_parent
 from sandbox.protocol.cuda_driver import ONE_QUEUE
 from tasks.evaluation import self_test
-from tasks.evaluation.celery_task import device_model, requeue_or_end
+from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import Heartbeat
 from tasks.fleet.name_claim import claim
 from tasks.fleet.quarantine import Quarantine
 from tasks.jobs.job_queue import COMMON, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import JobStore
-from tasks.node import device_info, device_lease, log_config
+from tasks.node import device_lease, log_config
 from tasks.node.broker_settings import RedisTooOld, broker_warnings, log_broker_warnings, require_version
+from tasks.node.device_info import DeviceError, own_device
 from tasks.node.redis_client import connect
 from tasks.node.sandbox_preflight import probe_sandbox
 from tasks.worker.reconciler import Reconciler
@@ -55,7 +56,7 @@ class MainProcessThreads:
     def __init__(self, consumer: Any) -> None:
         redis, name = connect(), consumer.hostname
         ttl_s = settings().job_ttl
-        device, slots = device_info.detect(), consumer.pool.num_processes
+        device, slots = own_device(), consumer.pool.num_processes
         self._gauges = Gauges(device, settings().state_dir / "builds")
         quarantine = Quarantine(redis, name, lambda on: take_jobs(consumer, on), self_test.failure)
         try:
@@ -109,11 +110,10 @@ def load_telemetry(**_: Any) -> None:
 def pin_device(**_: Any) -> None:
     """Before the pool starts: restrict its children to this worker's device. Exits if the device does not exist."""
     try:
-        device = device_info.detect()
         # The children inherit the answer. One whose card vanishes later then claims a job, and its failure counts.
         # Without a claim it would use up the messages of all other workers, and never be quarantined.
-        device_model()
-    except device_info.DeviceError as error:
+        device = own_device()
+    except DeviceError as error:
         # Celery only logs what a signal handler raises; without its GPU this worker must not take jobs.
         raise SystemExit(f"{error}") from error
     # By UUID, even if an index was configured: CUDA and the driver number devices differently, and the sandbox finds
@@ -143,7 +143,7 @@ def check_sandbox(**_: Any) -> None:
         device_lease.create_folder()
     except (InfrastructureFault, OSError) as error:
         raise SystemExit(f"jobs cannot queue for a device: {error}; LEASE_DIR is the folder") from error
-    _layers.update(probe_sandbox(gpu=device_info.detect().is_gpu))
+    _layers.update(probe_sandbox(gpu=own_device().is_gpu))
 
 
 def outlive_reader(**_: Any) -> None:
@@ -162,7 +162,7 @@ def write_shutdown_notice(how: str, **_: Any) -> None:
 
 def worker_queues(name: str) -> tuple[str, str]:
     """The worker's two queues beside the common one: for jobs of its GPU model, and for jobs that others failed."""
-    return queue_of_gpu(device_info.detect().model), queue_of_worker(name)
+    return queue_of_gpu(own_device().model), queue_of_worker(name)
 
 
 def add_worker_queues(sender: str, instance: Any, **_: Any) -> None:
@@ -197,7 +197,7 @@ def set_up_child(**_: Any) -> None:
     die_with_parent(os.getppid())
     # Importing takes seconds that the first job then need not wait for. On a host's few cores only the child that gets
     # the first job does it. The thread starts no process, because processes end with the thread that started them.
-    if device_info.detect().is_gpu or current_process().index == 0:
+    if own_device().is_gpu or current_process().index == 0:
         Thread(target=_load_pipeline, name="pipeline's imports", daemon=True).start()
 
 

@@ -18,7 +18,7 @@ from redis.exceptions import LockError, RedisError, ResponseError
 from tasks.evaluation.celery_task import requeue_or_end
 from tasks.fleet.heartbeat import forget_silent_workers, workers
 from tasks.jobs.job_store import JobStore
-from tasks.jobs.submit import publish_more
+from tasks.jobs.submit import end_pause, publish_more
 from tasks.node.log_config import about
 from tasks.node.periodic_thread import PeriodicThread
 from tasks.node.redis_client import require_writes
@@ -80,6 +80,7 @@ class Reconciler:
         self._try("jobs past their queue_timeout", self._records.expire_overdue)
         for job_id in self._records.queue.stranded(AT_ONCE):
             self._try(f"job {job_id}", partial(self._move, job_id))
+        self._try("paused jobs", partial(end_pause, self._records))
         lost: dict[Lost, int] = dict.fromkeys(self._records.abandoned(), 1)
         forget_silent_workers(self._redis)
         active = {worker.name for worker in workers(self._redis) if worker.quarantined is None}

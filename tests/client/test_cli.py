@@ -349,15 +349,17 @@ def test_doctor_says_what_is_wrong(run: Command, health: dict[str, Any], name: s
     assert failed["name"] == name and fix in failed["fix"]
 
 
-def test_doctor_names_the_layers_that_do_not_hold(run: Command) -> None:
+def test_doctor_names_layers_that_do_not_hold_and_loops_that_fail(run: Command) -> None:
     layers = {"landlock": {"active": False, "detail": "the kernel has none"}, "seccomp": {"active": True, "detail": ""}}
     worker = {"name": "w", "gpu_available": True, "gpu_name": "H200", "versions": {"torch": "2"}, "sandbox": layers}
+    worker |= {"failing": ["the reconciler failed"]}
     health = {"status": "healthy", "broker": "ready", "gpu_available": True, "gpu_count": 1, "workers": [worker]}
     told = Told(Reply(200, health), Reply(200, {"jobs": [], "next_cursor": None, "info": {}}))
     with listening(told):
         run.url = told.url
         assert run("doctor", "--quick", "--json") == 0
     checks = {check["name"]: check for check in run.json()["checks"]}
+    assert checks["workers"]["state"] == "warning" and checks["workers"]["detail"] == "w: the reconciler failed"
     assert checks["sandbox"]["state"] == "warning" and "landlock is not active" in checks["sandbox"]["detail"]
     assert "triton" in checks["toolchain"]["fix"] and checks["gpu"]["detail"] == "1: H200"
 

@@ -11,11 +11,14 @@ import pytest
 from kernel_eval_client.suites import read
 from tests.client.failing import Reply, Told, listening
 from tests.client.suite_files import (
+    NEW,
+    TWICE,
     flashinfer_set,
     gpu_mode_structures,
     gpu_mode_task,
     kernelbench_folder,
     robust_kbench_task,
+    write,
 )
 from tests.client.test_cli import QUICK, Command, run  # noqa: F401
 from tests.conftest import free_port
@@ -61,6 +64,18 @@ def test_a_table_for_a_person(run: Command, tmp_path: Path) -> None:  # noqa: F8
     assert run("suite", folder, "--only", "level1/10*", "--results", results, *BRIEF) == 1
     assert "wrong_result" in run.out and "fast_1.5" in run.out and "0% (0% to 79%)" in run.out
     assert "On cpu." in run.out and str(results) in run.err
+
+
+def test_what_the_workers_lack_is_named_and_hides_no_failure(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    files = {"level1/twice/reference.py": TWICE, "level1/twice/gpu.py": NEW.replace("x + x", "x.cuda() + x")}
+    folder, results = write(tmp_path / "bench", files), tmp_path / "r.jsonl"
+    told = "Not judged, as the workers lack what it needs: level1/twice:gpu."
+    assert run("suite", folder, "--results", results, *BRIEF) == 6
+    assert told in run.out and "0 of 1" in run.out
+    write(folder, {"level1/twice/right.py": NEW})
+    assert run("suite", folder, "--results", results, *BRIEF) == 6 and told in run.out
+    write(folder, {"level1/twice/wrong.py": NEW.replace("x + x", "x + 1")})
+    assert run("suite", folder, "--results", results, *BRIEF) == 1 and told in run.out
 
 
 @pytest.mark.slow
@@ -196,8 +211,11 @@ def judged_starter(run: Command, tmp_path: Path, *names: str) -> dict[str, str |
     only = [word for name in names for word in ("--only", name)]
     results = tmp_path / "starter.jsonl"
     status = run("suite", "starter", "--small", *only, "--results", results, "--concurrency", "4", "--json", *QUICK)
-    assert status == 0  # Raw CUDA is compiled here, and not run: it was not judged.
-    return verdicts(lines(run)[0])
+    found, _ = lines(run)
+    # Raw CUDA is compiled here, and not run: it was not judged.
+    unsupported = [name for name in found if "cuda" in name]
+    assert json.loads(run.out.splitlines()[-1])["unsupported"] == unsupported and status == (6 if unsupported else 0)
+    return verdicts(found)
 
 
 def fitting(found: dict[str, str | None]) -> bool:

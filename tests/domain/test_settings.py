@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from environs import EnvError
@@ -67,13 +68,18 @@ def test_an_empty_broker_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> No
         ("CELERY_BROKER_URL", "localhost:6379"),
         ("CELERY_BROKER_URL", "unix:///run/redis.sock"),
         ("CELERY_BROKER_URL", "amqp://localhost"),
+        ("CELERY_BROKER_URL", "redis://localhost:port/0"),
+        ("CELERY_BROKER_URL", "redis://localhost/zero"),
         ("BUILD_FOR", "h100"),
         ("BUILD_FOR", "90"),
         ("BUILD_FOR", "sm_90,sm_100"),
         ("BUILD_FOR", "sm_9"),
         ("BUILD_FOR", "sm_100f"),  # torch takes no family of GPUs: every extension would end in its ValueError.
         ("WEBHOOK_HOSTS", "hooks.example, https://other.example"),
+        ("WEBHOOK_HOSTS", "hooks.example:http"),
         ("ALLOWED_HOSTS", "a.example b.example"),
+        ("ALLOWED_HOSTS", "*.example"),
+        ("JOB_TTL", "99999999999999999999"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
         ("DRAIN_SECONDS", "nan"),
     ],
@@ -82,6 +88,43 @@ def test_what_a_setting_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, na
     monkeypatch.setenv(name, value)
     with pytest.raises(EnvError, match=name):
         settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("JOB_TTL", "1d", "Write a whole number without a unit"),
+        ("DRAIN_SECONDS", "30m", "Write a number without a unit"),
+        ("KEEP_SOURCES", "ja", "Write on or off"),
+    ],
+)
+def test_a_refusal_says_what_to_write(monkeypatch: pytest.MonkeyPatch, name: str, value: str, advice: str) -> None:
+    monkeypatch.setenv(name, value)
+    for read in (settings, misspelt_settings):
+        with pytest.raises(EnvError, match=rf'"{name}" invalid: {advice}.*docs/settings\.md'):
+            read()
+
+
+def test_a_password_that_breaks_the_address_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://:pass/word@localhost/0")
+    with pytest.raises(EnvError, match="%2F") as refused:
+        settings()
+    assert "pass/" not in str(refused.value) and "word@" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "default"), [("HOST", "127.0.0.1"), ("LOG_DIR", Path("logs")), ("API_KEYS_FILE", Path("api_keys.json"))]
+)
+def test_what_is_empty_is_the_default(monkeypatch: pytest.MonkeyPatch, name: str, default: object) -> None:
+    """An empty HOST would be every address, and an empty LOG_DIR the checkout."""
+    monkeypatch.setenv(name, "")
+    assert getattr(settings(), name.lower()) == default
+
+
+@pytest.mark.parametrize("given", ["hooks.example:8443, *", "[::1]:80", "::1", "10.0.0.1:80"])
+def test_hosts_have_ports(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("WEBHOOK_HOSTS", given)
+    assert settings().webhook_hosts == tuple(given.split(", "))
 
 
 @pytest.mark.parametrize("name", ["JOB_TTL", "MAX_QUEUE", "RUNNER_MEMORY_MIB"])

@@ -113,7 +113,9 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert "choose another with PORT=8001" in done.stdout
 
 
-@pytest.mark.parametrize(("name", "value"), [("HOST", "192.0.2.1"), ("LOG_DIR", "/proc/nosuch")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("HOST", "192.0.2.1"), ("LOG_DIR", "/proc/nosuch"), ("LEASE_DIR", "/dev/null")]
+)
 def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: str) -> None:
     environment = {**os.environ, "PORT": str(free_port()), "LOG_DIR": str(tmp_path), name: value}
     done = subprocess.run(
@@ -123,11 +125,24 @@ def test_a_place_that_cannot_be_had_is_named(tmp_path: Path, name: str, value: s
     assert name in done.stdout.splitlines()[-1]
 
 
+def test_a_file_of_keys_that_cannot_be_read_is_named_without_a_traceback(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text("{")
+    keys.chmod(0o600)
+    own = {"REQUIRE_API_KEYS": "on", "API_KEYS_FILE": str(keys), "PORT": str(free_port())}
+    folders = {"LOG_DIR": str(tmp_path / "logs"), "STATE_DIR": str(tmp_path / "state")}
+    environment = {**os.environ, **own, **folders}
+    command = [sys.executable, "-m", "stack", "serve"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=STOP_S)
+    assert done.returncode == 1 and "Traceback" not in done.stdout
+    assert f"{keys} is no file of keys" in done.stdout.splitlines()[-2]
+
+
 @pytest.mark.parametrize(
     ("command", "given", "told"),
     [
-        (["main.py"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
-        (["-m", "stack", "serve"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Not a valid integer.'),
+        (["main.py"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Write a whole number'),
+        (["-m", "stack", "serve"], {"PORT": "many"}, 'Environment variable "PORT" invalid: Write a whole number'),
         (["-m", "stack", "serve"], {"PORT": "99999"}, "less than or equal to 65535"),
         (["main.py", "--port", "99999"], {}, "--port must be between 1 and 65535, not 99999"),
         (["main.py"], {"LOG_LEVEL": "loud"}, "Must be one of: debug, info, warning, error, critical."),
@@ -147,6 +162,16 @@ def test_a_setting_that_does_not_parse_is_named(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert told in line
+
+
+@pytest.mark.parametrize("app", ["tasks.app", "tasks.worker.build_worker"])
+def test_a_worker_of_its_own_names_it_too(app: str) -> None:
+    command = [sys.executable, "-m", "celery", "--app", app, "worker"]
+    environment = {**os.environ, "JOB_TTL": "1d"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=STOP_S)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert '"JOB_TTL" invalid: Write a whole number' in line
 
 
 def test_the_demo_ends_as_expected(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
 from typing import Any
 
+from domain.dtype import CODES, PACKED, read_code
 from domain.result import Comparison
 from validation.compare.tolerance import EXACT, Tolerance
 
@@ -41,10 +42,14 @@ class CallComparison:
 
 
 class Aggregator:
-    """Aggregates compared calls into one result in constant memory. `names` says what each output is, or is empty."""
+    """Aggregates compared calls into one result in constant memory.
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
+    `names` says what each output is, or is empty. `dtypes` are the outputs' own: those of CODES are compared as bytes.
+    """
+
+    def __init__(self, names: Sequence[str] = (), dtypes: Sequence[str] = ()) -> None:
         self._names = names
+        self._dtypes = dict(enumerate(dtypes))
         self._total: CallComparison | None = None
         self._calls = 0
         self._right = 0
@@ -62,6 +67,8 @@ class Aggregator:
         total, right, calls = self._total, self._right, self._calls
         if total is None:
             raise ValueError("no call was compared")
+        first, note = self._first_mismatch(total)
+        total = replace(total, first_mismatch=first)
         mean = clamp_finite(total.sum_abs_diff / total.element_count) if total.element_count else 0.0
         return Comparison(
             passed=right == calls,
@@ -74,8 +81,8 @@ class Aggregator:
             element_count=total.element_count,
             atol=total.tolerance.atol,
             rtol=total.tolerance.rtol,
-            message=None if right == calls else _message(total, right, calls, mean, self._names),
-            first_mismatch=total.first_mismatch,
+            message=None if right == calls else _message(total, right, calls, mean, self._names) + note,
+            first_mismatch=first,
             strict={
                 "passed": total.fault is None and total.strict_mismatch_count == 0,
                 "atol": total.strict_tolerance.atol,
@@ -84,6 +91,17 @@ class Aggregator:
                 "relative_rms_error": total.relative_rms_error,
             },
         )
+
+    def _first_mismatch(self, total: CallComparison) -> tuple[dict[str, Any] | None, str]:
+        """The first wrong element, with what bytes of CODES mean, and a note on those."""
+        first = total.first_mismatch
+        dtype = self._dtypes.get(first["output"], "") if first is not None else ""
+        if first is None or dtype not in CODES:
+            return first, ""
+        read = {side: read_code(first[side], dtype) for side in ("expected", "actual")}
+        holds = "holds two numbers, that of the low bits first" if dtype == PACKED else "is a scale"
+        note = f". Each byte of {dtype} {holds}; counts, indexes and differences are those of bytes"
+        return first | {side: "nan" if value != value else value for side, value in read.items()}, note
 
 
 def merge_comparisons(parts: list[CallComparison]) -> CallComparison:

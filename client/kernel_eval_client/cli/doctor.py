@@ -124,6 +124,9 @@ def _components(health: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("workers", FAILED, "no worker sends heartbeats", fix)
         return
     yield from _quarantine(workers)
+    for worker in workers:
+        for failure in worker.get("failing") or ():
+            yield Check("workers", WARNING, f"{worker['name']}: {failure}", "Its log has more.")
     yield _gpus(health, workers)
     yield from _toolchain(workers)
     yield from _sandbox(workers)

@@ -16,6 +16,7 @@ class Exit(IntEnum):
     SERVICE = 3
     STILL_RUNNING = 4
     CANCELLED = 5
+    UNSUPPORTED = 6
     INTERRUPTED = 130
 
 
@@ -26,6 +27,7 @@ MEANINGS = {
     Exit.SERVICE: "the service is at fault, cannot be reached, or has had too many requests of this key",
     Exit.STILL_RUNNING: "the time to wait is over and the job goes on",
     Exit.CANCELLED: "the job was cancelled",
+    Exit.UNSUPPORTED: "no kernel of a suite failed, but the workers lack what some of them need",
     Exit.INTERRUPTED: "Ctrl-C",
 }
 

@@ -44,6 +44,11 @@ def table(console: Terminal, outcomes: Iterable[Outcome]) -> None:
     console.table(grid)
 
 
+def unsupported(outcomes: Iterable[Outcome]) -> list[str]:
+    """The candidates that were not judged because the workers lack something, such as a GPU."""
+    return [f"{each.problem}:{each.candidate}" for each in outcomes if each.worker_lacks_something]
+
+
 def scores(console: Terminal, by_group: dict[str, Score], outcomes: Iterable[Outcome]) -> None:
     """Prints a line for each group of `groups`, and notes that explain the columns."""
     overall = next(iter(by_group.values()))
@@ -65,6 +70,8 @@ def scores(console: Terminal, by_group: dict[str, Score], outcomes: Iterable[Out
     if overall.not_judged:
         problems_were = "problem was" if overall.not_judged == 1 else "problems were"
         notes.append(f"{overall.not_judged} {problems_were} not judged, and in no share.")
+    if names := unsupported(outcomes):
+        notes.append(f"Not judged, as the workers lack what it needs: {', '.join(names)}.")
     if overall.bounds:
         have = "candidate has" if overall.bounds == 1 else "candidates have"
         notes.append(

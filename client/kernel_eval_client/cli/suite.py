@@ -52,6 +52,7 @@ def suite(session: Session, arguments: argparse.Namespace) -> Exit:
             {
                 "suite": str(arguments.suite),
                 "scores": {name: group_score.to_dict() for name, group_score in groups.items()},
+                "unsupported": show_suite.unsupported(outcomes),
             }
         )
     else:
@@ -130,11 +131,13 @@ def _outcome_of(case: Case, log: ResultLog, errors: dict[str, KernelEvalError]) 
 def _exit(outcomes: Sequence[Outcome], errors: dict[str, KernelEvalError]) -> Exit:
     """The highest exit status of all cases; USAGE if no case could be submitted.
 
-    The verdict `unsupported` is no failure: the service has no device for that kernel.
+    UNSUPPORTED hides no other: where a worker lacks what a kernel needs, neither the kernel nor the service has failed.
     """
-    results = [result.result for result in outcomes if result.result is not None]
-    statuses = [Exit.PASSED if result.passed or result.verdict == "unsupported" else Exit.FAILED for result in results]
-    return max([*statuses, *map(exit_of, errors.values())], default=Exit.USAGE)
+    results = [each.result for each in outcomes if each.result is not None and not each.worker_lacks_something]
+    statuses = [Exit.PASSED if result.passed else Exit.FAILED for result in results]
+    lacks = any(each.worker_lacks_something for each in outcomes)
+    highest = max([*statuses, *map(exit_of, errors.values())], default=Exit.PASSED if lacks else Exit.USAGE)
+    return Exit.UNSUPPORTED if lacks and highest is Exit.PASSED else highest
 
 
 def _line(case: Case, outcome: Outcome) -> dict[str, Any]:

@@ -33,6 +33,11 @@ class Outcome:
         return self.result is not None and self.result.judged
 
     @property
+    def worker_lacks_something(self) -> bool:
+        """Whether it is unjudged because the worker has no GPU, or not what the kernel needs."""
+        return self.result is not None and self.result.verdict == "unsupported" and not self.judged
+
+    @property
     def speedup_is_meaningless(self) -> bool:
         """Whether outputs fixed beforehand would pass too."""
         return self.result is not None and self.result.passed and self.result.fixed_outputs_pass is not None

@@ -5,7 +5,7 @@
 -- Without the record neither the state nor the API key is known. Of all jobs at once, as there may be thousands of keys.
 local function forget_indexes(ids)
   if not ids[1] then return end  -- `ZREM` takes one at least.
-  for _, state in ipairs({'queued', 'building', 'waiting', 'running', 'completed', 'failed', 'cancelled'}) do
+  for state in pairs(states) do
     redis.call('ZREM', 'jobs:state:' .. state, unpack(ids))
   end
   for _, key in ipairs(redis.call('HKEYS', 'jobs:bytes:of_key')) do
@@ -19,8 +19,8 @@ local gone, old = {}, redis.call('ZRANGEBYSCORE', 'jobs:finished', '-inf', '(' .
 for _, each in ipairs(old) do
   if redis.call('EXISTS', 'job:' .. each) == 0 then table.insert(gone, each) end
 end
-for _, state in ipairs({'queued', 'building', 'waiting', 'running'}) do
-  for _, each in ipairs(part('jobs:state:' .. state, arg.limit)) do
+for state, means in pairs(states) do
+  for _, each in ipairs(means == 'ended' and {} or part('jobs:state:' .. state, arg.limit)) do
     if redis.call('EXISTS', 'job:' .. each) == 0 then
       table.insert(gone, each)
       table.insert(old, each)

@@ -1,7 +1,7 @@
 -- Queues a job again after a fault of the service; ends it if it was cancelled, or after its last attempt.
 -- Argument: id, attempt, reason, max_attempts; proven, whether the fault counts against the worker; pause, seconds before
 -- the last attempt, unless a fresh worker takes it: a full disk would use up all attempts at once.
--- Reply: the queue that the job is in now; 0 if it ended or pauses (`find_stranded.lua`), or the attempt does not own it.
+-- Reply: the queue that the job is in now; 0 if it ended or pauses (`end_pause.lua`), or the attempt does not own it.
 if not owns_job() then return 0 end
 record_fault(arg.reason, arg.proven)
 if get('cancel_requested') ~= '' then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from tests.backends.extensions.test_jit_build import with_nvcc
 LACKS = {
     "a header of CUDA's": ("/tmp/a/k.cu:3:10: fatal error: cuda_fp8.h: No such file or directory", "cuda_fp8.h is"),
     "a library's": ("main.cpp:1:10: fatal error: cublas_v2.h: No such file or directory", "cublas_v2.h is missing"),
-    "a header that a package includes": (
-        "HOME/lib/site-packages/tilelang/cuda/common.h:1:10: fatal error: nothing.h: No such file or directory",
+    "a header that a package of the toolkit's includes": (
+        "HOME/lib/site-packages/nvidia/cu13/include/a.h:1:10: fatal error: nothing.h: No such file or directory",
         "nothing.h is missing",
     ),
     "a header that the toolkit includes": (
@@ -47,7 +48,10 @@ LACKS = {
     "a new toolkit": ("nvcc fatal   : Unsupported gpu architecture 'compute_103a'", "does not know its GPU"),
 }
 TORCHS = cpp_extension.include_paths()[0]
-LIBRARY_FILES = ("lib/site-packages/tilelang/cuda/common.h", "cuda-13.0/include/crt/a.h")
+LIBRARY_FILES = (
+    *("lib/site-packages/nvidia/cu13/include/a.h", "cuda-13.0/include/crt/a.h"),
+    "lib/site-packages/pybind11/include/eigen.h",
+)
 
 
 @pytest.fixture
@@ -79,14 +83,28 @@ def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str, nothi
         "k.cu:3:10: fatal error: cuda_helpers.h: No such file or directory",
         "k.cu:3:10: fatal error: cublas_utils.h: No such file or directory",
         "k.cu:3:10: fatal error: nccl_helpers.h: No such file or directory",
+        "HOME/lib/site-packages/pybind11/include/eigen.h:1:10: fatal error: nothing.h: No such file or directory",
         "/usr/bin/ld: cannot find -lmine: No such file or directory",
         "k.cu:3:2: error: #error unsupported GNU version!",
         'k.cu(3): error: identifier "cuda_fp8.h: No such file" is undefined',
     ],
 )
-@pytest.mark.usefixtures("nothing_but_nvcc")
-def test_what_the_source_asks_for_is_its_own(line: str) -> None:
-    assert missing_part(f"{line}\n", "sm_90") is None
+def test_what_the_source_asks_for_is_its_own(line: str, nothing_but_nvcc: Path) -> None:
+    assert missing_part(f"{line.replace('HOME', str(nothing_but_nvcc))}\n", "sm_90") is None
+
+
+def test_headers_of_python_are_the_operators_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"{TORCHS}/torch/csrc/python_headers.h:1:10: fatal error: Python.h: No such file or directory\n"
+    assert missing_part(line, "sm_90") is None
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    assert "Python.h is missing" in (missing_part(line, "sm_90") or "")
+
+
+def test_a_header_that_users_of_a_package_bring_is_the_sources() -> None:
+    """Torch brings pybind11, whose part for Eigen wants that of whoever includes it."""
+    includer = Path(TORCHS, "pybind11", "eigen", "matrix.h")
+    assert "#include <Eigen/Core>" in includer.read_text()
+    assert missing_part(f"{includer}:30:10: fatal error: Eigen/Core: No such file or directory\n", "sm_90") is None
 
 
 @pytest.mark.parametrize("header", ["cuda/mine.cuh", "cub/mine.cuh", "cuda_fp16.h", "thrust/no_such_header.h"])

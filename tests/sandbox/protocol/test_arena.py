@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from domain.dtype import CODES
+from domain.dtype import CODES, read_code
 from sandbox.protocol.arena import comparable, copy_all, write
 
 
@@ -17,11 +19,16 @@ def test_scales_are_compared_by_their_bits() -> None:
     drawn = of_bytes([0, 1, 127, 254, 255], "float8_e8m0fnu")
     assert comparable(drawn).tolist() == [0, 1, 127, 254, 255]
     assert comparable(drawn).data_ptr() == drawn.data_ptr()
+    assert [read_code(octet, "float8_e8m0fnu") for octet in (0, 1, 127, 254)] == drawn[:4].double().tolist()
+    assert math.isnan(float(drawn[4])) and repr(read_code(255, "float8_e8m0fnu")) == "nan"
 
 
 def test_packed_numbers_are_equal_where_both_values_are() -> None:
     values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
     octets = torch.arange(256)
+    assert all(
+        read_code(octet, "float4_e2m1fn_x2") == values[[octet & 15, octet >> 4]].tolist() for octet in range(256)
+    )
     low, high = values[octets & 15], values[octets >> 4]
     equal = (low[:, None] == low) & (high[:, None] == high)
     codes = comparable(of_bytes(list(range(256)), "float4_e2m1fn_x2"))

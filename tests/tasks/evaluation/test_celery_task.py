@@ -17,7 +17,8 @@ from domain.request import Request
 from domain.result import Report
 from tasks.evaluation.attempt_monitor import STUCK_EXIT
 from tasks.evaluation.celery_task import Pipeline, execute
-from tasks.jobs.job_queue import Message
+from tasks.jobs import job_store
+from tasks.jobs.job_queue import COMMON, Message
 from tasks.jobs.job_store import MAX_ATTEMPTS, JobStore
 from tasks.jobs.submit import message_id
 from tasks.runtime.job_callbacks import JobCallbacks
@@ -48,6 +49,26 @@ def test_a_report_completes_the_job(records: JobStore) -> None:
     assert (view.state, view.worker, view.result) == (State.COMPLETED, "w", report().body("a"))
     stages = ["queued", "build", "wait_for_device", "load", "validate", "time", "done"]
     assert [entry.stage for entry in view.timeline] == stages
+
+
+def test_the_end_of_a_last_attempt_lets_the_next_one_begin(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a reconciler: a thousand that paused would wait for two seconds each."""
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
+    for job_id in ("a", "b", "c"):
+        records.create(job_id, EVALUATE)
+    for attempt in (1, 2):
+        assert all(records.claim("w") is not None for _ in range(3))
+        for job_id in ("a", "b", "c"):
+            records.requeue(job_id, attempt, "its worker died")
+    redis.delete(COMMON)
+    until(lambda: records.queue.end_pause() == ("a", COMMON))
+    run(records, good, MAX_ATTEMPTS)
+    assert seen(records, "a").state is State.COMPLETED and redis.llen(COMMON) == 1
+    assert [each.jobs for each in records.queue.all()] == [1], "c waits for b"
+    run(records, good, MAX_ATTEMPTS)
+    assert seen(records, "b").state is State.COMPLETED and seen(records, "c").state is State.QUEUED
 
 
 def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobStore) -> None:

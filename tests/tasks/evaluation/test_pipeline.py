@@ -828,20 +828,35 @@ QUANTIZED_IO = {
 
 
 @pytest.mark.parametrize(
-    ("change", "status"),
+    ("change", "status", "says"),
     [
-        ("blocks = blocks ^ (((blocks & 7) == 0) * 8).to(torch.uint8)  # Another zero.", Status.PASSED),
-        ("blocks = blocks ^ ((blocks == 0x51) * 8).to(torch.uint8)", Status.WRONG_RESULT),
-        ("scales = (scales.view(torch.uint8) | 1).view(torch.float8_e8m0fnu)", Status.WRONG_RESULT),
+        ("blocks = blocks ^ (((blocks & 7) == 0) * 8).to(torch.uint8)  # Another zero.", Status.PASSED, ""),
+        (
+            "blocks = blocks ^ ((blocks == 0x51) * 8).to(torch.uint8)",
+            Status.WRONG_RESULT,
+            "expected [0.5, 3.0], got [-0.5, 3.0]. Each byte of float4_e2m1fn_x2 holds two numbers",
+        ),
+        (
+            "scales = (scales.view(torch.uint8) | 1).view(torch.float8_e8m0fnu)",
+            Status.WRONG_RESULT,
+            "Each byte of float8_e8m0fnu is a scale",
+        ),
     ],
 )
-def test_packed_numbers_and_scales_are_compared_exactly(worker: WorkerContext, change: str, status: Status) -> None:
+def test_packed_numbers_and_scales_are_compared_exactly(
+    worker: WorkerContext, change: str, status: Status, says: str
+) -> None:
     reference, candidate = (
         kernel(QUANTIZED.replace("CLASS", name).replace("CHANGE", change), io=QUANTIZED_IO)
         for name, change in (("Model", ""), ("ModelNew", change))
     )
     report = judged(worker, candidate, reference, rtol=0.1)
     assert report.outcome.status is status, report.outcome.message
+    assert says in (report.outcome.message or "")
+    if "is a scale" in says:
+        assert report.outcome.comparison is not None
+        first = report.outcome.comparison.first_mismatch or {}
+        assert first["actual"] == 2 * first["expected"] or first["expected"] == 2 * first["actual"]
 
 
 SCALES = """

@@ -19,7 +19,7 @@ from domain.result import Status
 from tasks.fleet.heartbeat import MODELS, NAMES
 from tasks.jobs import job_store
 from tasks.jobs.admission import Accepted, Limits, NewJob, Refusal
-from tasks.jobs.job_queue import COMMON, Message, queue_of_worker
+from tasks.jobs.job_queue import COMMON, Message, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import MAX_ATTEMPTS, REASON_CHARS, JobStore
 from tests.tasks.example_jobs import COMPARE, EVALUATE, report, seen, until
 
@@ -555,11 +555,10 @@ def test_jobs_that_failed_together_have_their_last_attempts_one_after_another(
             records.requeue(job_id, attempt, "its worker died")
     for job_id in ("ends its worker", "right"):
         assert records.claim("a") is None
-        until(lambda job_id=job_id: records.queue.stranded(9) == [job_id])
-        assert records.queue.move(job_id) == COMMON
+        until(lambda job_id=job_id: records.queue.end_pause() == (job_id, COMMON))
         claim = records.claim("a")
         assert claim is not None and (claim.job_id, claim.attempt) == (job_id, MAX_ATTEMPTS)
-        assert records.queue.stranded(9) == []
+        assert records.queue.end_pause() is None
         records.requeue(job_id, MAX_ATTEMPTS, "its worker died")
 
 
@@ -575,10 +574,10 @@ def test_paused_jobs_whose_gpu_no_worker_has_hold_up_no_others(
             assert records.claim(worker, gpu) is not None
             records.requeue(job_id, attempt, "its worker died")
     redis.delete("worker:a")
-    until(lambda: records.queue.stranded(9) == ["served"])
-    assert records.cancel("served") is not None and records.queue.stranded(9) == []
+    until(lambda: records.queue.end_pause() == ("served", queue_of_gpu("h200")))
+    assert records.cancel("served") is not None and records.queue.end_pause() is None
     living(redis, "a", "b")
-    assert records.queue.stranded(9) == ["away"]
+    assert records.queue.end_pause() == ("away", queue_of_gpu("h100"))
 
 
 def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
@@ -590,7 +589,7 @@ def test_a_job_pauses_before_its_last_attempt_and_may_be_cancelled_meanwhile(
     for attempt, queue in ((1, COMMON), (2, None)):
         assert records.claim("a") is not None
         assert records.requeue("job", attempt, "the disk is full") == queue
-    assert records.queue.stranded(9) == []
+    assert records.queue.stranded(9) == [] and records.queue.end_pause() is None
     (listed,), view = records.list(), seen(records, "job")
     assert (view.state, view.queue_position, listed.queue_position) == (State.QUEUED, None, None), "it is not the next"
     assert records.queue_length() == 1

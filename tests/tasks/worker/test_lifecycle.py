@@ -23,15 +23,14 @@ from domain.job import Stage, State
 from domain.kernel import Kernel, KernelType
 from domain.paths import ROOT
 from domain.request import Request
-from domain.settings import SANDBOX_LAYERS, settings
+from domain.settings import SANDBOX_LAYERS
 from tasks.app import app
-from tasks.evaluation.celery_task import device_model
 from tasks.fleet.heartbeat import workers
 from tasks.jobs.job_store import JobStore
 from tasks.jobs.submit import message_id, submit
 from tasks.node import device_info
-from tasks.node.device_info import Device, DeviceError
-from tasks.worker.lifecycle import pin_device
+from tasks.node.device_info import CPU, Device, DeviceError, own_device
+from tasks.worker.lifecycle import pin_device, worker_queues
 from tests.child_processes import command_line
 from tests.conftest import die_with_parent, free_port, start_redis
 from tests.tasks.broker import published_to
@@ -65,12 +64,12 @@ def worker(redis: Redis, redis_url: str, tmp_path: Path) -> Iterator[psutil.Proc
     process.wait()
 
 
-def start_worker(redis_url: str, folder: Path) -> subprocess.Popen[bytes]:
+def start_worker(redis_url: str, folder: Path, *before: str) -> subprocess.Popen[bytes]:
     log = (folder / "worker.log").open("ab")
     with log:
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "celery", "--app", "tasks.app", "worker", "--hostname", "cpu0@%h"),
+                *(*before, sys.executable, "-m", "celery", "--app", "tasks.app", "worker", "--hostname", "cpu0@%h"),
                 *("--concurrency", "2", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
             ],
             cwd=ROOT,
@@ -95,6 +94,48 @@ def owner_of(worker: psutil.Process, redis: Redis) -> psutil.Process:
     busy = [child for child in worker.children() if child.children()]
     assert busy
     return busy[0]
+
+
+OWN_SHM = (
+    *("unshare", "--mount", "sh", "-c"),
+    'mount -t tmpfs -o size=64k none /dev/shm && eval "$1" && shift && exec "$@"',
+)
+with_mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or subprocess.run([*OWN_SHM, "sh", "true", "true"], capture_output=True).returncode != 0,
+    reason="needs the right to mount",
+)
+
+
+@with_mounts
+def test_a_start_with_a_full_dev_shm_says_what_to_do(redis_url: str, tmp_path: Path) -> None:
+    fill = "head -c 64k /dev/zero > /dev/shm/fills"
+    assert start_worker(redis_url, tmp_path, *OWN_SHM, "sh", fill).wait(START_S) == 1
+    log = (tmp_path / "worker.log").read_text()
+    assert "/dev/shm is full or closed" in log and "`ls -l /dev/shm`" in log and "Traceback" not in log
+
+
+@with_mounts
+def test_a_full_dev_shm_ends_no_worker(redis: Redis, redis_url: str, records: JobStore, tmp_path: Path) -> None:
+    process = start_worker(redis_url, tmp_path, *OWN_SHM, "sh", "true")
+    try:
+        until(lambda: workers(redis), START_S)
+        fills = Path(f"/proc/{process.pid}/root/dev/shm/fills")
+        with suppress(OSError):
+            fills.write_bytes(bytes(1 << 16))
+        main = psutil.Process(process.pid)
+        main.children()[0].kill()
+        until(lambda: workers(redis)[0].failing)
+        [failure] = workers(redis)[0].failing
+        assert "the start of a pool child failed and will be retried: /dev/shm is full" in failure
+        assert len(main.children()) == 1
+        fills.unlink()
+        until(lambda: len(main.children()) == 2 and not workers(redis)[0].failing)
+        job_id = submit(records, request(RIGHT)).job_id
+        until(lambda: ended(records, job_id), START_S)
+        assert seen(records, job_id).state is State.COMPLETED
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_job_is_judged_and_the_pool_child_never_loads_torch_in_the_main_process(
@@ -270,15 +311,16 @@ def test_a_cancelled_job_ends_wherever_it_is_and_the_next_has_the_device(
 
 def test_a_worker_whose_card_vanishes_goes_on_to_claim_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their faults quarantine it. Without a claim it would use up the messages of all workers."""
+    cards = [CPU]
+
+    def vanishing() -> Device:
+        if not cards:
+            raise DeviceError("GPU is lost")
+        return cards.pop()
+
+    monkeypatch.setattr(device_info, "detect", vanishing)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    settings.cache_clear()
-    device_model.cache_clear()
+    own_device.cache_clear()
     pin_device()
-
-    def gone() -> Device:
-        raise DeviceError("GPU is lost")
-
-    monkeypatch.setattr(device_info, "detect", gone)
-    assert device_model() == "cpu"
-    settings.cache_clear()
-    device_model.cache_clear()
+    assert own_device() == CPU and worker_queues("here") == ("evaluate.gpu.cpu", "evaluate.here")
+    own_device.cache_clear()

@@ -64,11 +64,10 @@ local function store_artifacts(texts)
   return size
 end
 
--- Whether a worker runs the job.
-local function active()
-  local state = get('state')
-  return state == 'building' or state == 'waiting' or state == 'running'
-end
+-- What each state means (`domain/job.py`): a worker runs an active job.
+local states = {queued = 'open', building = 'active', waiting = 'active', running = 'active',
+                completed = 'ended', failed = 'ended', cancelled = 'ended'}
+local function active() return states[get('state')] == 'active' end
 
 -- True for the worker that owns this attempt; false for an attempt that was given up, and once the job is terminal.
 local function owns_job() return active() and tonumber(get('attempt')) == arg.attempt end

@@ -9,7 +9,7 @@
 -- - `jobs:queue`: the places of all queued jobs. `jobs:line:<line>`: those of one queue (sorted sets of score 0).
 --   `jobs:line:<line>:age`: the same by time of submission. `jobs:lines`: the queues that may have jobs.
 -- - `jobs:paused`: queued jobs in no queue, by the time at which they may enter one for their last attempt.
---   `jobs:last_attempt`: the one that entered last (`find_stranded.lua`).
+--   `jobs:last_attempt`: the one that entered last (`end_pause.lua`).
 -- - `jobs:shares`: per priority and API key, the virtual time at which its submitted jobs end. `jobs:virtual`: the time
 --   that each priority has reached.
 -- - `jobs:expected`: the average seconds of each kind of job. `jobs:took:<work>`: the seconds of the last job with that
