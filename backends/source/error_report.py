@@ -148,7 +148,7 @@ def asks_for_gpu(error: BaseException) -> bool:
         if any(sign in text for sign in _NO_GPU) or _FOR_CUDA_ONLY.search(text) or _raised_in_torch_cuda(link):
             return True
         line = _raising_line(link)
-        raising = line.line or "" if line is not None else ""
+        raising = (line.line or "")[:MAX_CHARS] if line is not None else ""
         if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", raising)):
             return True
     return False

@@ -348,6 +348,7 @@ def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
         "raise ValueError('boom')  # cuda",
         "raise ValueError('a bad cuda thing')",
         "raise ValueError('the gpu_id of it')  # there must be one",
+        pytest.param(f"raise ValueError('{'; raise gpu' * 5000}')", id="a long line"),
     ],
 )
 def test_the_word_alone_is_no_check_for_a_gpu(line: str, tmp_path: Path) -> None:
