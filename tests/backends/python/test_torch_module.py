@@ -356,6 +356,11 @@ def test_the_word_alone_is_no_check_for_a_gpu(line: str, tmp_path: Path) -> None
     assert fault.status is Status.COMPILE_ERROR, fault.message
 
 
+def test_an_error_that_is_its_own_cause_is_reported(tmp_path: Path) -> None:
+    source = "try: 1 / 0\nexcept ZeroDivisionError as error: raise error from error"
+    assert "ZeroDivisionError: division by zero" in refusal(kernel(source), tmp_path).message
+
+
 OPERATOR = """
 import torch
 
