@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from domain.fault import KernelFault
+from domain.fault import KernelFault, exception_chain
 from domain.result import Lack, Status
 
 COMPILER_MODULES = ("torch._dynamo", "torch._inductor", "torch._functorch")
@@ -32,15 +32,13 @@ def graph_breaks() -> int:
 
 def compiler_fault(error: BaseException) -> KernelFault | None:
     """The fault of an exception that torch.compile's own code raised; None for any other."""
-    link: BaseException | None = error
-    while link is not None:
+    for link in exception_chain(error):
         if type(link).__name__ in NO_COMPILER:
             message = f"this worker cannot compile it: {_first_line(link)}"
             return KernelFault(Status.UNSUPPORTED, message, lacks=Lack.PART)
         if type(link).__module__.startswith(COMPILER_MODULES):
             message = f"torch.compile failed: {type(link).__name__}: {_first_line(link)}"
             return KernelFault(Status.COMPILE_ERROR, message, str(link))
-        link = link.__cause__ or link.__context__
     return None
 
 

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +19,7 @@ from backends.source.build_errors import MAX_CHARS, advice, first_error
 from backends.source.incomplete_toolkit import missing_part
 from backends.source.module_loader import FILE_NAME
 from backends.source.triton_errors import is_rejection, kernel_line, reason_of
-from domain.fault import NO_TEMPORARY, KernelFault
+from domain.fault import NO_TEMPORARY, KernelFault, exception_chain
 from domain.paths import ROOT
 from domain.result import Lack, Status
 from domain.value import CodecError
@@ -119,7 +118,7 @@ def fault(
 
 def _is_beyond_interpreter(error: BaseException) -> bool:
     """Whether an interpreted kernel uses a feature that the interpreter lacks or answers with None."""
-    links = list(_chain(error))
+    links = exception_chain(error)
     if _INTERPRETER_LACKS.search(text_of(error)) or any(isinstance(link, NotInterpreted) for link in links):
         return True
     if type(error).__name__ != "InterpreterError":
@@ -143,12 +142,12 @@ def asks_for_gpu(error: BaseException) -> bool:
 
     In a torch without CUDA, torch.cuda may fail at its first use of any kind.
     """
-    for link in _chain(error):
+    for link in exception_chain(error):
         text = text_of(link)
         if any(sign in text for sign in _NO_GPU) or _FOR_CUDA_ONLY.search(text) or _raised_in_torch_cuda(link):
             return True
         line = _raising_line(link)
-        raising = line.line or "" if line is not None else ""
+        raising = (line.line or "")[:MAX_CHARS] if line is not None else ""
         if not isinstance(link, _PROGRAMMING_ERRORS) and _INSISTS.search(_COMMENT.sub("", raising)):
             return True
     return False
@@ -161,7 +160,7 @@ def _raised_in_torch_cuda(error: BaseException) -> bool:
 
 def _temporary_hint(error: BaseException, folder: Path) -> str:
     """A hint for a source that was denied a path below /tmp: not every host can give each submission a /tmp."""
-    refused = [link for link in _chain(error) if isinstance(link, PermissionError | FileNotFoundError)]
+    refused = [link for link in exception_chain(error) if isinstance(link, PermissionError | FileNotFoundError)]
     names = [name for link in refused for name in (link.filename, link.filename2)]
     paths = [Path(os.fsdecode(name)) for name in names if isinstance(name, str | bytes)]
     if not any(path.is_relative_to(_TEMPORARY) and not path.is_relative_to(folder) for path in paths):
@@ -207,7 +206,7 @@ def summary(error: BaseException) -> str:
 
 def _headline(error: BaseException, log: str) -> str:
     # What torch.compile raises for it tells of itself first.
-    error = next((link for link in _chain(error) if isinstance(link, NotInterpreted)), error)
+    error = next((link for link in exception_chain(error) if isinstance(link, NotInterpreted)), error)
     text = text_of(error)
     if is_rejection(error):
         reason = reason_of(text)
@@ -244,7 +243,7 @@ def _build_advice(error: BaseException, log: str, folder: Path) -> str:
 
 def _operators_part(error: BaseException, log: str, folder: Path, target: Target) -> str | None:
     """Names what the worker lacks and what its operator does; None where only the source may say so."""
-    of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in _chain(error))
+    of_build = any(BUILD_FAILED in text_of(link) and not _raised_by_source(link) for link in exception_chain(error))
     # An import that fails is raised at its line.
     if not of_build and _raised_by_source(error) and not isinstance(error, ImportError):
         return None
@@ -287,10 +286,3 @@ def _raising_line(error: BaseException) -> traceback.FrameSummary | None:
     """The innermost line of the source that the exception passed through."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return next((frame for frame in frames if _is_source(frame.filename)), None)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    while link is not None:
-        yield link
-        link = link.__cause__ or link.__context__

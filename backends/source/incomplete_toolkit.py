@@ -6,6 +6,7 @@ A source can have a compiler print any text, as a `static_assert` does: the text
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sysconfig
@@ -40,7 +41,7 @@ _TORCHS = ("ATen/cuda/", "c10/cuda/", "torch/csrc/cuda/")
 _PROGRAM = r"(?:nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink|c\+\+|g\+\+|gcc|cc1plus|as|ld)"
 
 _SYSTEMS = re.compile(
-    r"^/usr/(?!\S*/(?:site|dist)-packages/)|/cuda[\w.-]*/(?:\S+/)?include/|/(?:site|dist)-packages/nvidia/"
+    r"(?!.*/(?:site|dist)-packages/(?!nvidia/))(?:/usr/|.*/cuda[\w.-]*/(?:.+/)?include/|.*/(?:site|dist)-packages/)"
 )
 """In the path of a file of the system's or of a toolkit's. Other packages' files may include what their users bring, or
 another platform: over a thousand of torch's do."""
@@ -85,9 +86,10 @@ def missing_part(text: str, arch: str) -> str | None:
 
 def _of_the_system(includer: str, header: str) -> bool:
     """Whether such a file includes that header on this platform, and the preprocessor does not find it."""
-    file = Path(includer)
-    if not (_SYSTEMS.search(includer) and file.is_file()):
+    # A source can name any file by #line: not every name is one that a system takes.
+    if not (os.path.isfile(includer) and _SYSTEMS.match(includer)):
         return False
+    file = Path(includer)
     places = (*file.parents, f"{cuda_home()}/include")
     # -MG lists headers that are not found by their bare names.
     listing = ("c++", "-M", "-MG", "-x", "c++", *(f"-I{place}" for place in places))

@@ -101,7 +101,9 @@ def read_note(archive: ZipFile, key: str) -> Note:
     first = members[0]
     if first.filename != _NOTE or first.file_size > MAX_NOTE_BYTES:
         raise ValueError("it does not begin with its note")
-    note = _note(_typed(dict, json.loads(archive.read(first))))
+    with archive.open(first) as file:
+        text = file.read(MAX_NOTE_BYTES)  # Without a number it would unpack 2 GiB first, whatever the size told.
+    note = _note(_typed(dict, json.loads(text)))
     if note.key != key:
         raise ValueError("it is another build's")
     return note
@@ -110,7 +112,8 @@ def read_note(archive: ZipFile, key: str) -> Note:
 def unpack(archive: ZipFile, folder: Path) -> None:
     """Unpack the archive into the empty folder; raises one of UNREADABLE for entries that no valid build has."""
     members = archive.infolist()[1:]  # The note is first.
-    if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
+    size = sum(max(member.file_size, member.compress_size) for member in members)  # Members may overlap.
+    if len(members) > MAX_FILES or size > MAX_BYTES:
         raise ValueError("it is larger than any cached build")
     folders: list[tuple[Path, ZipInfo]] = []
     for member in members:

@@ -35,6 +35,8 @@ FAULT_S = 600
 """Seconds for which a compile error is cached: enough for a group of equal wrong submissions, not for a day."""
 
 _OLD_DRAFT_S = 3600.0
+_OF_THE_ARCHIVE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
+"""What the system says of two entries of one path, an entry within a file, a long name, and a place before the file."""
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +116,13 @@ class BuildCache:
 
         An OSError means that there is no room for it here, and says nothing about the archive.
         """
-        if not self._store_archive(key, lambda file: file.write(content)):
-            raise ValueError("its files are not those that were written")
+        try:
+            if not self._store_archive(key, lambda file: file.write(content)):
+                raise ValueError("its files are not those that were written")
+        except OSError as error:
+            if error.errno in _OF_THE_ARCHIVE:
+                raise ValueError(f"it cannot be unpacked: {error}") from error
+            raise
 
     def archive(self, key: str) -> Path:
         """The path of the build's archive, if cached. The file may be replaced or removed, but never changes."""

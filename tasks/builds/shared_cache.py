@@ -77,6 +77,8 @@ class SharedBuilds:
         if packed is None:
             return False
         try:
+            if len(packed) > MAX_PACKED_BYTES:
+                raise ValueError("it is larger than any shared build")
             cache.receive(key, cast("bytes", packed))  # The client does not decode replies.
         except OSError as error:
             log.warning("the shared build %s cannot be stored here; it stays available to others: %s", key, error)

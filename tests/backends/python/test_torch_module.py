@@ -348,11 +348,17 @@ def test_a_source_that_insists_on_a_gpu(line: str, tmp_path: Path) -> None:
         "raise ValueError('boom')  # cuda",
         "raise ValueError('a bad cuda thing')",
         "raise ValueError('the gpu_id of it')  # there must be one",
+        pytest.param(f"raise ValueError('{'; raise gpu' * 5000}')", id="a long line"),
     ],
 )
 def test_the_word_alone_is_no_check_for_a_gpu(line: str, tmp_path: Path) -> None:
     fault = refusal(kernel(f"{line}\n{RELU}"), tmp_path)
     assert fault.status is Status.COMPILE_ERROR, fault.message
+
+
+def test_an_error_that_is_its_own_cause_is_reported(tmp_path: Path) -> None:
+    source = "try: 1 / 0\nexcept ZeroDivisionError as error: raise error from error"
+    assert "ZeroDivisionError: division by zero" in refusal(kernel(source), tmp_path).message
 
 
 OPERATOR = """

@@ -160,9 +160,9 @@ def test_the_types_of_an_operator_are_read_from_the_next_line() -> None:
     assert advice(error, f"{error}\n            operand types are: Pair > Pair\n") is None
 
 
-@pytest.mark.parametrize("line", [LINES["nvcc's front end"], LINES["an unknown option"], "ValueError: bad shape"])
+@pytest.mark.parametrize("line", [LINES["nvcc's front end"], LINES["an unknown option"], "ValueError: bad shape", ""])
 def test_a_line_that_says_all_has_no_advice(line: str) -> None:
-    assert advice(line) is None
+    assert advice(line, "a log of it") is None
 
 
 @pytest.mark.parametrize("option", ["-gencode=arch=compute_70,code=sm_70", "--gpu-architecture=sm_70", "-arch sm_70"])

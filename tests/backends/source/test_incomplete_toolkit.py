@@ -51,6 +51,7 @@ TORCHS = cpp_extension.include_paths()[0]
 LIBRARY_FILES = (
     *("lib/site-packages/nvidia/cu13/include/a.h", "cuda-13.0/include/crt/a.h"),
     "lib/site-packages/pybind11/include/eigen.h",
+    "envs/cuda12/lib/site-packages/torch/include/a.h",
 )
 
 
@@ -84,6 +85,8 @@ def test_what_the_worker_lacks_is_the_operators_part(line: str, says: str, nothi
         "k.cu:3:10: fatal error: cublas_utils.h: No such file or directory",
         "k.cu:3:10: fatal error: nccl_helpers.h: No such file or directory",
         "HOME/lib/site-packages/pybind11/include/eigen.h:1:10: fatal error: nothing.h: No such file or directory",
+        "HOME/envs/cuda12/lib/site-packages/torch/include/a.h:1:10: fatal error: nothing.h: No such file or directory",
+        f"/usr/{'long' * 100}:1:10: fatal error: nothing.h: No such file or directory",
         "/usr/bin/ld: cannot find -lmine: No such file or directory",
         "k.cu:3:2: error: #error unsupported GNU version!",
         'k.cu(3): error: identifier "cuda_fp8.h: No such file" is undefined',

@@ -7,6 +7,8 @@ import json
 import os
 import resource
 import time
+import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -181,6 +183,8 @@ POISON: dict[str, Callable[[], bytes]] = {
     "a place outside": lambda: packed(NOTE, member("files/../../name.so", b"code")),
     "an absolute place": lambda: packed(NOTE, member("/files/name.so", b"code")),
     "a path of characters beyond a byte": lambda: packed(NOTE, member("files/\u4e00", b"code")),
+    "a file within a file": lambda: packed(NOTE, member("files/name", b"code"), member("files/name/name")),
+    "a name that no disk takes": lambda: packed(NOTE, member("files/" + "a" * 300)),
     "too deep": lambda: packed(NOTE, member("files/" + "a/" * 1500 + "b")),
     "too many": lambda: packed(NOTE, *(member(f"files/{number}") for number in range(build_archive.MAX_FILES + 1))),
     "facts that are none": lambda: packed(
@@ -209,6 +213,41 @@ def test_what_is_no_build_is_refused_and_dropped(
     assert second.restored(KEY)[0] is None
     assert list((second.folder / "builds" / "entries").iterdir()) == []
     assert not here.contains(KEY)
+
+
+def test_one_that_is_too_large_is_refused_before_it_is_looked_at(
+    redis: Redis, here: SharedBuilds, second: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shared_cache, "MAX_PACKED_BYTES", 100)
+    redis.hset("builds:archives", KEY, bytes(101))
+    assert not here.fetch(KEY, second.cache)
+    assert not here.contains(KEY)
+    assert "larger than any shared build" in caplog.text
+
+
+def test_members_that_share_their_bytes_are_refused_before_they_are_unpacked(second: Node) -> None:
+    file = io.BytesIO()
+    with ZipFile(file, "w") as archive:
+        archive.writestr("build.json", json.dumps(NOTE))
+        for number in range(2):
+            info = ZipInfo(f"files/{number}")
+            archive.writestr(info, b"")
+            info.compress_size = build_archive.MAX_BYTES
+    with pytest.raises(ValueError, match="larger than any cached build"):
+        second.cache.receive(KEY, file.getvalue())
+
+
+def test_a_note_that_unpacks_to_more_than_it_says_takes_no_memory(second: Node) -> None:
+    note, file = json.dumps(NOTE).encode(), io.BytesIO()
+    info = ZipInfo("build.json")
+    with ZipFile(file, "w") as archive:
+        archive.writestr(info, note + bytes(100 * MIB), ZIP_DEFLATED)
+        info.file_size, info.CRC = len(note), zlib.crc32(note)
+    tracemalloc.start()
+    second.cache.receive(KEY, file.getvalue())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * MIB
 
 
 def test_the_empty_build_that_the_poison_is_made_of_is_one(
