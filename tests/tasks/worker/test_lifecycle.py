@@ -128,6 +128,7 @@ def test_a_full_dev_shm_ends_no_worker(redis: Redis, redis_url: str, records: Jo
         [failure] = workers(redis)[0].failing
         assert "the start of a pool child failed and will be retried: /dev/shm is full" in failure
         assert len(main.children()) == 1
+        assert main.cpu_percent(2.0) < 15, "a try at every check would take a third of a core"
         fills.unlink()
         until(lambda: len(main.children()) == 2 and not workers(redis)[0].failing)
         job_id = submit(records, request(RIGHT)).job_id
