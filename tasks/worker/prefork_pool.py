@@ -24,8 +24,8 @@ TRY_AGAIN_S = 2.0
 
 START = "start of a pool child"
 NO_ROOM = (
-    "/dev/shm is full or closed ({}), and a pool child needs a semaphore there: "
-    "remove what fills it (`ls -l /dev/shm`), or enlarge it (a container's by shm_size)"
+    "/dev/shm or /tmp is full or closed ({}), and a pool child needs a semaphore in one and a file in the other: "
+    "remove what fills it (`df /dev/shm /tmp`), or enlarge it (a container's /dev/shm by shm_size)"
 )
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class FastTaskPool(TaskPool):  # type: ignore[misc] # Celery has no type informa
     Pool = FastAsynPool
 
     def on_start(self) -> None:
-        """Exits if its children cannot have semaphores."""
+        """Exits if its children cannot have what they need to start."""
         try:
             super().on_start()
         except OSError as error:
