@@ -43,6 +43,7 @@ _ADVICE = {
     "Not a valid number": "Write a number without a unit, or unset it",
     "Not a valid boolean": "Write on or off",
 }
+_BROKER = re.compile(r"rediss?://[^/?#]*[/\d]*(\?[^#@]*)?$")
 _HOST = re.compile(r"(\[[\da-f:.]+\]|[^][/@?*:\s]+)(:\d+)?|[\da-f:.]+")
 _ARCHITECTURE = validate.Regexp(r"(sm_\d{2,3}a?)?\Z", error="Must be an architecture such as sm_90.")
 _COLLECTOR = validate.Regexp(r"(https?://.*)?$", error="Must begin with http:// or https://.")
@@ -229,12 +230,12 @@ def _mebibytes(count: int | None) -> int | None:
 
 def _validate_broker(text: str) -> None:
     """Without the text in the message, as it may hold a password."""
-    url = urlsplit(text)
-    known = url.scheme in ("redis", "rediss") and not url.path.strip("/0123456789")
     with suppress(ValueError):
-        if not text or (known and url.port != 0):
+        if not text or (_BROKER.match(text) and urlsplit(text).port != 0):
             return
-    raise ValidationError("Must be redis://[:PASSWORD@]HOST[:PORT][/NUMBER] or rediss://…; a / in a password is %2F.")
+    raise ValidationError(
+        "Must be redis://[:PASSWORD@]HOST[:PORT][/NUMBER] or rediss://…; in a password / ? # [ are %2F %3F %23 %5B."
+    )
 
 
 def _validate_level(text: str) -> None:

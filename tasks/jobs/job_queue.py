@@ -30,7 +30,7 @@ ALONE_S = 600
 """Seconds after which a job in its last attempt no longer holds up the others that paused before theirs."""
 
 MAX_PAUSED = 500
-"""Maximum number of paused jobs that are looked at for the next one: some may wait for a GPU that is away."""
+"""Maximum number of paused jobs that are looked at for the next one, other ones each time."""
 
 MAX_EXPIRED_PER_CLAIM = 100
 """Maximum number of jobs past their queue timeout that one claim ends; the reconciler ends the rest."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,13 @@ from celery.concurrency.prefork import TaskPool
 from tasks.node.periodic_thread import other_failures
 
 MAINTAIN_S = 0.1
+TRY_AGAIN_S = 2.0
+"""Seconds between two tries without room: each collects garbage first, which at every check is a third of a core."""
 
 START = "start of a pool child"
 NO_ROOM = (
-    "/dev/shm is full or closed ({}), and a pool child needs a semaphore there: "
-    "remove what fills it (`ls -l /dev/shm`), or enlarge it (a container's by shm_size)"
+    "/dev/shm or /tmp is full or closed ({}), and a pool child needs a semaphore in one and a file in the other: "
+    "remove what fills it (`df /dev/shm /tmp`), or enlarge it (a container's /dev/shm by shm_size)"
 )
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type informa
     """The pool with its maintenance timer set to MAINTAIN_S; costs about 0.5 % of a core."""
 
     has_started = False
+    next_start = 0.0
 
     @property
     def timers(self) -> dict[Callable[[], None], float]:
@@ -45,7 +49,9 @@ class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type informa
         return True
 
     def _create_worker_process(self, index: int) -> Any:
-        """Without room in /dev/shm, the next check tries again. Celery would take the error for a lost broker."""
+        """Without room in /dev/shm, a later check tries again. Celery would take the error for a lost broker."""
+        if time.monotonic() < self.next_start:
+            return None
         try:
             process = super()._create_worker_process(index)
         except OSError as error:
@@ -54,6 +60,7 @@ class FastAsynPool(AsynPool):  # type: ignore[misc] # Celery has no type informa
             if START not in other_failures:
                 log.error("the %s failed, retrying: %s", START, NO_ROOM.format(error))
             other_failures[START] = NO_ROOM.format(error)
+            self.next_start = time.monotonic() + TRY_AGAIN_S
             return None
         other_failures.pop(START, None)
         return process
@@ -63,7 +70,7 @@ class FastTaskPool(TaskPool):  # type: ignore[misc] # Celery has no type informa
     Pool = FastAsynPool
 
     def on_start(self) -> None:
-        """Exits if its children cannot have semaphores."""
+        """Exits if its children cannot have what they need to start."""
         try:
             super().on_start()
         except OSError as error:

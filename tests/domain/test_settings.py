@@ -68,6 +68,8 @@ def test_an_empty_broker_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> No
         ("CELERY_BROKER_URL", "localhost:6379"),
         ("CELERY_BROKER_URL", "unix:///run/redis.sock"),
         ("CELERY_BROKER_URL", "amqp://localhost"),
+        ("CELERY_BROKER_URL", "redis:6379"),
+        ("CELERY_BROKER_URL", "REDIS://localhost/0"),  # redis-py takes only small letters.
         ("CELERY_BROKER_URL", "redis://localhost:port/0"),
         ("CELERY_BROKER_URL", "redis://localhost/zero"),
         ("BUILD_FOR", "h100"),
@@ -105,11 +107,24 @@ def test_a_refusal_says_what_to_write(monkeypatch: pytest.MonkeyPatch, name: str
             read()
 
 
-def test_a_password_that_breaks_the_address_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CELERY_BROKER_URL", "redis://:pass/word@localhost/0")
+@pytest.mark.parametrize("password", ["pass/word", "12?word", "12#word", "pass[word", "pass℀word"])
+def test_a_password_that_breaks_the_address_is_in_no_message(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", f"redis://:{password}@localhost/0")
     with pytest.raises(EnvError, match="%2F") as refused:
         settings()
-    assert "pass/" not in str(refused.value) and "word@" not in str(refused.value)
+    assert password not in str(refused.value) and "word@" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("redis://", "redis://h", "redis://:p@s:s%w%2Frd@h:6379/1", "redis://[::1]:6379/0", "redis://h:6379/0\n"),
+        "rediss://u:p@h:6380/0?ssl_cert_reqs=none&ssl_ca_certs=/ca.pem",
+    ],
+)
+def test_an_address_that_redis_py_and_celery_read_alike_is_taken(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", url)
+    assert settings().broker_url == url
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from kernel_eval_client.errors import JobCancelled, KernelEvalError, RateLimited
 
 
 class Exit(IntEnum):
-    """The exit status of a command. A command over many kernels exits with the highest status of any of them."""
+    """The exit status of a command: of many kernels the highest of any, but UNSUPPORTED only beside PASSED."""
 
     PASSED = 0
     FAILED = 1

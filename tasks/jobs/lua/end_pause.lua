@@ -14,7 +14,8 @@ local function has_worker()
   return gpu == ''
 end
 
-for _, each in ipairs(redis.call('ZRANGEBYSCORE', 'jobs:paused', '-inf', text(now), 'LIMIT', 0, arg.limit)) do
+for _, each in ipairs(part('jobs:paused', arg.limit)) do
+  if tonumber(redis.call('ZSCORE', 'jobs:paused', each)) > now then break end
   select_job(each)
   local queued = get('state') == 'queued'
   local enters = queued and has_worker()

@@ -17,7 +17,7 @@ from domain.access import Key
 from domain.job import Stage, State
 from domain.result import Status
 from tasks.fleet.heartbeat import MODELS, NAMES
-from tasks.jobs import job_store
+from tasks.jobs import job_queue, job_store
 from tasks.jobs.admission import Accepted, Limits, NewJob, Refusal
 from tasks.jobs.job_queue import COMMON, Message, queue_of_gpu, queue_of_worker
 from tasks.jobs.job_store import MAX_ATTEMPTS, REASON_CHARS, JobStore
@@ -565,7 +565,9 @@ def test_jobs_that_failed_together_have_their_last_attempts_one_after_another(
 def test_paused_jobs_whose_gpu_no_worker_has_hold_up_no_others(
     records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not even where there are as many as are looked at."""
     monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
+    monkeypatch.setattr(job_queue, "MAX_PAUSED", 1)
     living(redis, "a", "b")
     redis.hset(MODELS, mapping={"a": "h100", "b": "h200"})
     for job_id, worker, gpu in (("away", "a", "h100"), ("served", "b", "h200")):
