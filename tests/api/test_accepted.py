@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -386,5 +387,9 @@ def test_the_content_type_is_asked_for_where_no_key_is(client: FlaskClient, redi
             refused = client.post("/evaluate", data=body, content_type=content_type)
             assert refused.status_code == 415, content_type
             assert "curl: -H 'Content-Type: application/json'" in refused.get_json()["detail"]
+    compressed = client.post(
+        "/evaluate", data=gzip.compress(body), headers={"Content-Encoding": "gzip"}, content_type="application/json"
+    )
+    assert compressed.status_code == 415 and "send it as it is" in compressed.get_json()["detail"]
     for content_type in ("application/json", "application/json; charset=utf-8", "application/problem+json"):
         assert client.post("/evaluate", data=body, content_type=content_type).status_code == 202
