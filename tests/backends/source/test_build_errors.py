@@ -121,7 +121,7 @@ NVCC_SAYS = {
         "<ATen/cuda/CUDAContext.h>",
     ),
     "a type's dispatch": (
-        'k.cu(8): error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType"',
+        'k.cu(8): error: no suitable conversion function from "const at::DeprecatedTypeProperties" exists',
         "x.scalar_type()",
     ),
     "what torch removed": ('k.cu(7): error: identifier "AT_CHECK" is undefined', "TORCH_CHECK"),
