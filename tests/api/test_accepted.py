@@ -258,7 +258,6 @@ def _strange_in(name: str) -> list[str]:
             ["enable_device_metrics (did you mean device_metrics?)"],
         ),
         ("/evaluate", {"kernel": TORCH, "num_trials": 9, "webhook": None, "index": 0}, ["index"]),
-        ("/evaluate", {"ref_kernel": TORCH, "atol": 0.1}, ["atol"]),
         (
             "/evaluate",
             {"kernel": {**TORCH, "metadata": {"function": "kernel_fn", "author": "me", "backend": None}}},
@@ -280,6 +279,13 @@ def test_ignored_fields_are_named(client: FlaskClient, path: str, body: Json, ig
     assert client.post(path, json=body).get_json()["ignored"] == ignored
     entries = client.post("/batch", json={"jobs": [body], "retry": 1}).get_json()
     assert (entries["ignored"], entries["jobs"][0]["ignored"]) == (["retry"], ignored)
+
+
+def test_what_is_ignored_beside_another_name_of_the_kernel_is_named(client: FlaskClient) -> None:
+    body = {"ref_kernel": TORCH, "atol": 0.1}
+    assert client.post("/evaluate", json=body).get_json()["ignored"] == ["atol"]
+    [entry] = client.post("/batch", json={"jobs": [{**body, "operation": "evaluate"}]}).get_json()["jobs"]
+    assert entry["ignored"] == ["atol"]
 
 
 def test_nothing_is_named_where_nothing_is_ignored(client: FlaskClient) -> None:
