@@ -86,7 +86,15 @@ def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -
 
 @pytest.mark.parametrize(
     ("path", "meant"),
-    [("/jobz", "/jobs"), ("/evalute", "/evaluate"), ("/api/v1/jobs", "/jobs"), ("/healthz", "/health"), ("/zzz", None)],
+    [
+        ("/jobz", "/jobs"),
+        ("/evalute", "/evaluate"),
+        ("/api/v1/jobs", "/jobs"),
+        ("/healthz", "/health"),
+        ("/zzz", None),
+        ("/job/3f2a/result", "/job/3f2a"),
+        ("/status/3f2a", None),
+    ],
 )
 def test_an_unknown_path_names_the_one_that_it_looks_like(client: FlaskClient, path: str, meant: str | None) -> None:
     answer = client.get(path)
