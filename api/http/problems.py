@@ -255,7 +255,8 @@ def _similar_path() -> str | None:
     rules = (rule.rule for rule in current_app.url_map.iter_rules() if rule.endpoint != "static")
     names = {_filled(rule.strip("/"), path) for rule in rules}
     whole, _, last = path.rpartition("/")
-    meant = whole if last in _PARTS and whole in names else similar_name(path, names) or similar_name(last, names)
+    owner = whole if last in _PARTS else f"job/{last}" if whole in _PARTS else ""
+    meant = owner if owner in names else similar_name(path, names) or similar_name(last, names)
     return f"/{meant}" if meant else None
 
 

@@ -1,7 +1,7 @@
 """Finds the line of a compiler's output that says what is wrong, and what its author can do about it.
 
-The advice is about what torch, the linker and this service add to a source, which its compiler cannot know, and about
-what CUDA lacks, has removed, or says without naming what is missing.
+The advice is about what torch, the linker and this service add to a source, which its compiler cannot know. It is also
+about what CUDA lacks or has removed, and about errors that do not name what is missing.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def first_error(text: str) -> str | None:
 
     Knows the output of nvcc, cicc, ptxas, NVRTC, g++, the linker and ninja.
     """
-    found = list(_ERROR.finditer(text))
-    match = next((each for each in found if not _SUMMARY.search(each[0])), found[0] if found else None)
+    errors = list(_ERROR.finditer(text))
+    match = next((each for each in errors if not _SUMMARY.search(each[0])), errors[0] if errors else None)
     if match is None:
         return None
     types = _TYPES.match(text, match.end())

@@ -93,7 +93,7 @@ def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -
         ("/healthz", "/health"),
         ("/zzz", None),
         ("/job/3f2a/result", "/job/3f2a"),
-        ("/status/3f2a", None),
+        ("/status/3f2a", "/job/3f2a"),
     ],
 )
 def test_an_unknown_path_names_the_one_that_it_looks_like(client: FlaskClient, path: str, meant: str | None) -> None:
