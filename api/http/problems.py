@@ -256,7 +256,7 @@ def _similar_path() -> str | None:
     names = {_filled(rule.strip("/"), path) for rule in rules}
     whole, _, last = path.rpartition("/")
     owner = whole if last in _PARTS else f"job/{last}" if whole in _PARTS else ""
-    meant = owner if owner in names else similar_name(path, names) or similar_name(last, names)
+    meant = owner if owner and owner in names else similar_name(path, names) or similar_name(last, names)
     return f"/{meant}" if meant else None
 
 
