@@ -37,6 +37,9 @@ def load(request: Request, schema: Schema) -> dict[str, Any]:
     the body is JSON: curl declares a form. `api.auth.authentication` says why other services check it.
     """
     room = g.setdefault("body_room", BodyReservation(BODIES))
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise MediaTypeError(f"the body is encoded as {encoding[:100]}; send it as it is, without Content-Encoding")
     raw = _read(request, room)
     if len(raw) > SMALL_BODY:
         room.reserve(cost(raw))

@@ -245,11 +245,18 @@ def _plain_detail(error: HTTPError) -> str:
     return error.message or "the request could not be served"
 
 
+_PARTS = ("cancel", "result", "results", "status", "state", "verdict")
+"""Parts of a job or a batch that other services have at paths of their own."""
+
+
 def _similar_path() -> str | None:
     """The path that the current request's path looks like, with the request's own job or batch in it."""
     path = request.path.strip("/")
-    names = {_filled(rule.rule.strip("/"), path) for rule in current_app.url_map.iter_rules()}
-    meant = similar_name(path, names) or similar_name(path.rpartition("/")[2], names)
+    rules = (rule.rule for rule in current_app.url_map.iter_rules() if rule.endpoint != "static")
+    names = {_filled(rule.strip("/"), path) for rule in rules}
+    whole, _, last = path.rpartition("/")
+    owner = whole if last in _PARTS else f"job/{last}" if whole in _PARTS else ""
+    meant = owner if owner and owner in names else similar_name(path, names) or similar_name(last, names)
     return f"/{meant}" if meant else None
 
 

@@ -42,7 +42,7 @@ OF_PROBLEM = {
     "unknown-batch": "Check the id, or send the batch again: jobs are kept for a day (JOB_TTL).",
     "unknown-job": "Check the id with `GET /jobs`, or submit it again: jobs are kept for a day (JOB_TTL).",
     "unknown-artifact": "Choose one of those that `GET /job/<id>/artifacts` lists.",
-    "unsupported-media-type": "Send the body as JSON, with the header `Content-Type: application/json`.",
+    "unsupported-media-type": "Send the body as plain JSON, with the header `Content-Type: application/json`.",
     "idempotency-key-reused": "Choose a new Idempotency-Key, or send the first request again.",
     "no-such-gpu": "Name one of the models that the message lists, or leave `gpu` out.",
     "body-late": "Send the request again, with its whole body at once.",
@@ -110,6 +110,7 @@ MAX_CAUSE = 8192
 
 _Causes = tuple[tuple[str, str], ...]
 _OF_TYPE: _Causes = ((LOOKS_LIKE, "Send it as the `kernel_type` that the message names."),)
+SIZES = "Pass sizes and strides as arguments: in a kernel a tensor is only the address of its first element."
 CONSTEXPR = "Declare that parameter of the kernel as `name: tl.constexpr`."
 LINE_BREAKS = "Send real line breaks: the source has a backslash and an n in their place."
 FENCE = "Send only the code between the two lines of ```."
@@ -129,6 +130,31 @@ _ANYWHERE: _Causes = (
     (r"^.*SystemExit", "Leave out what ends the program: the source is imported, and what it defines is called."),
 )
 _OF_TRITON: _Causes = (
+    (
+        r"Unsupported ptr type",
+        "Load and store by addresses: a tensor's argument plus offsets. Pass the tensor itself at the launch, not its "
+        "data_ptr().",
+    ),
+    (r"Boolean value of Tensor with more than one value", "Choose element by element with tl.where, or by a mask."),
+    (
+        r"unsupported AST node type",
+        "Write it without that statement: bounds of loops, masks and tl.where take the place of break and lambda.",
+    ),
+    (
+        r"unsupported tensor index",
+        "Load the element that you need, or pick it by a sum over a mask: a block has only None and : as indexes.",
+    ),
+    (r"Unsupported function referenced", "Call only functions of tl, and of @triton.jit, in a @triton.jit function."),
+    (
+        r"module 'triton\.language' has no attribute",
+        "Write it with what tl has (tl.maximum, tl.exp); tanh and others are in triton.language.extra.libdevice.",
+    ),
+    (
+        r"Cannot access global variable",
+        "Pass it as an argument, or make it a constant of the module: NAME = tl.constexpr(value).",
+    ),
+    (r"list index out of range \(line \d+ of the kernel: .*\.shape\[", SIZES),
+    (r"is not string \(line \d+ of the kernel: `print\(", "Print with tl.device_print('text', value)."),
     (r"must be of type tl\.constexpr|must be constexpr", CONSTEXPR),
     (r"num_warps must be a power of 2", "Launch with a power of two as num_warps, at most 32."),
     (r"must be a power of 2", "Make the block a power of two (triton.next_power_of_2), and mask what lies beyond."),
@@ -149,6 +175,11 @@ _OF_RUNTIME: _Causes = (
     (r"before Module\.__init__\(\) call", "Call `super().__init__()` first in the constructor."),
     *_OF_TRITON,
     (
+        r"'float' object cannot be interpreted as an integer",
+        "Give whole numbers as sizes and grids: divide by // or triton.cdiv, not by /.",
+    ),
+    (r"KeyError: 'complex", "Pass torch.view_as_real(x): Triton has no complex numbers."),
+    (
         r"illegal (?:memory access|address)|misaligned address",
         "Mask loads and stores, and check the strides: an index is out of bounds, or a load is misaligned.",
     ),
@@ -168,6 +199,10 @@ _OF_COMPILING: _Causes = (
     (
         r"Entry point '[^'\n]*' not found; the source defines: (?!nothing)",
         "Give a name that the message lists in metadata (class_name, function_name), or none.",
+    ),
+    (
+        r"Kernel '[^'\n]*' not found\. The source has: ",
+        "Give a name that the message lists in metadata.kernel_name, or none.",
     ),
     (
         r"(?:Entry point|Kernel) '[^'\n]*' not found|nothing callable",
@@ -198,6 +233,10 @@ _OF_REFERENCE: _Causes = (
         "Make the inputs smaller, or send it to a worker with more memory.",
     ),
     (r"get_inputs\(\) got an unexpected keyword", "Name only parameters of the reference's get_inputs() in `cases`."),
+    (
+        r"a case gives arguments to get_inputs",
+        "Give the reference a get_inputs() with a parameter for each name in `cases`.",
+    ),
     (r"get_inputs\(\) yield", "Yield as many sets from each call of get_inputs(), each with all arguments of a call."),
     (
         r"get_inputs\(\) missing",
@@ -362,7 +401,10 @@ def _codes(flags: Any) -> Iterator[str]:
 def _timed_out(kernel: Result, timeout: int | None) -> str:
     limit = "the time limit" if timeout is None else f"{timeout} s"
     if not kernel.get("compiled"):
-        return f"Compile less, or raise `timeout` (to 600): building it did not end within {limit}."
+        return (
+            "Look for an endless loop outside of functions, compile less, or raise `timeout` (to 600): building it did "
+            f"not end within {limit}."
+        )
     if (kernel.get("build") or {}).get("interpreted"):
         return (
             "Make its shapes smaller, or send it to a worker with a GPU: an interpreter ran it here, which is slow, "

@@ -19,6 +19,8 @@ Result = Mapping[str, Any]
 
 _BUILT_ONLY = re.compile(r"compiled for (?P<arch>\S+), and not run: (?P<why>.*)", re.DOTALL)
 _POSITION = re.compile(r"^(\S+)\((\d+)\): error:")
+_MOST = 600
+"""Most characters of a failed kernel's message: a compiler's line, its types, and what to do about it."""
 LEAST = 1e-9
 """Least speed-up that is turned into a slow-down: none may be divided by 0."""
 GOOD, BAD, NEUTRAL, OPEN = "good", "bad", "ours", "open"
@@ -139,7 +141,7 @@ def _flags(result: Result) -> str:
 
 def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:
     comparison = kernel.get("comparison")
-    why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error")))
+    why = words.sentence(first_line(kernel.get("compilation_error") or kernel.get("validation_error"), _MOST))
     match status:
         case Status.COMPILE_ERROR:
             why = _POSITION.sub(r"\1, line \2:", why.removeprefix("the source does not compile: "))

@@ -78,8 +78,11 @@ class KernelSchema(ObjectSchema):
     )
 
     def handle_error(self, error: ValidationError, data: Any, *, many: bool, **options: Any) -> None:
-        """Says at a missing or unknown type which type the source looks like."""
+        """Says at a missing or unknown type which type the source looks like, and which fields are metadata's."""
         super().handle_error(error, data, many=many, **options)
+        for name in (*TEXT_METADATA, *LIST_METADATA):
+            if isinstance(error.messages, dict) and name in error.messages and name not in self.load_fields:
+                error.messages[name] = ["is not a field of this object; put it into `metadata`"]
         messages = error.messages.get("kernel_type") if isinstance(error.messages, dict) else None
         source = data.get("source_code") if isinstance(data, dict) else None
         if messages and "did you mean" not in messages[0] and LOOKS_LIKE not in messages[0] and isinstance(source, str):

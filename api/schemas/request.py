@@ -233,7 +233,7 @@ def read_job(body: Any) -> Request:
 def _operation(body: dict[str, Any]) -> Any:
     if (operation := body.get("operation")) is not None:
         return operation
-    return COMPARE if {"custom_kernel", "custom_code", "ref_code"} & body.keys() else EVALUATE
+    return COMPARE if {"ref_kernel", "custom_kernel", "ref_code", "custom_code"} & body.keys() else EVALUATE
 
 
 def _request(

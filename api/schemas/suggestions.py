@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from itertools import islice
 
 MAX_CHARS = 60
 """Maximum length of a name that is compared with others: a comparison takes time with the square of it."""
+MOST_NAMES = 32
+"""Most names of an object that are compared with a missing one."""
 _MIN_SIMILARITY = 0.75
 """Minimum similarity of two names, by difflib's measure: `num_trails` and `num_trials` have 0.9."""
 _DIGITS = re.compile(r"\d+")
@@ -96,6 +99,7 @@ def _misspelt(text: str, choices: Collection[str]) -> str | None:
 def missing_name(field: str, present: Collection[str]) -> str:
     """The end of the message about a missing field, by the names that are there instead."""
     alias = next((alias for alias in MEANT_NAMES.get(field, ()) if alias in present), None)
+    alias = alias or next((name for name in islice(present, MOST_NAMES) if similar_name(str(name), [field])), None)
     if field == "kernel" and alias in _SOURCES:
         return f": an object with `source_code` and `kernel_type`; `{alias}` belongs into it"
     return "" if alias is None else f"; did you mean it by `{alias}`?"

@@ -15,7 +15,7 @@ from backends.cuda.headers import include_folders
 from backends.cuda.launch_geometry import geometry
 from backends.cuda.signature import SNIPPET_NAME, Parameter, entries, read_entry, read_table, snippet, spell
 from backends.cuda.source_scan import global_functions, host_functions, visible_code
-from backends.source.build_errors import first_error
+from backends.source.build_errors import first_error, of_cuda
 from backends.source.entry_point import metadata_text
 from domain.fault import KernelFault
 from domain.kernel import Kernel
@@ -179,7 +179,8 @@ class Build:
                 f"#include, and put what the kernel needs of it into the source. {self._host_advice()}"
             )
         first = first_error(log)
-        return f"the source does not compile{f': {first}' if first else ''}"
+        hint = of_cuda(first) if first else None
+        return f"the source does not compile{f': {first}' if first else ''}{f' ({hint})' if hint else ''}"
 
     def _host_advice(self) -> str:
         """Advice about host code: which part to send, or how to declare it."""

@@ -28,7 +28,7 @@ class Address:
         """The address from the arguments, else from `KERNEL_EVAL_URL` and `KERNEL_EVAL_API_KEY`, else local port 8000.
 
         The key in the environment belongs to the URL there: another `url` does not get it and needs an `api_key`.
-        Raises CallerError for an invalid URL.
+        Raises CallerError for an invalid URL, and for a key that no header can carry.
         """
         default_url = os.environ.get(URL_VARIABLE, DEFAULT_URL).rstrip("/")
         address = (url or default_url).rstrip("/")
@@ -38,6 +38,10 @@ class Address:
             api_key = environment_key
         if not address.startswith(("http://", "https://")):
             raise CallerError(f"{address!r} is no URL of a service; it begins with http:// or https://")
+        if api_key and not (api_key.isascii() and api_key.isprintable()):
+            raise CallerError(
+                f"the API key holds a line break, or another character that no key has; set {KEY_VARIABLE} again"
+            )
         return cls(address, api_key or None, withheld)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -257,7 +258,6 @@ def _strange_in(name: str) -> list[str]:
             ["enable_device_metrics (did you mean device_metrics?)"],
         ),
         ("/evaluate", {"kernel": TORCH, "num_trials": 9, "webhook": None, "index": 0}, ["index"]),
-        ("/evaluate", {"ref_kernel": TORCH, "atol": 0.1}, ["atol"]),
         (
             "/evaluate",
             {"kernel": {**TORCH, "metadata": {"function": "kernel_fn", "author": "me", "backend": None}}},
@@ -279,6 +279,13 @@ def test_ignored_fields_are_named(client: FlaskClient, path: str, body: Json, ig
     assert client.post(path, json=body).get_json()["ignored"] == ignored
     entries = client.post("/batch", json={"jobs": [body], "retry": 1}).get_json()
     assert (entries["ignored"], entries["jobs"][0]["ignored"]) == (["retry"], ignored)
+
+
+def test_what_is_ignored_beside_another_name_of_the_kernel_is_named(client: FlaskClient) -> None:
+    body = {"ref_kernel": TORCH, "atol": 0.1}
+    assert client.post("/evaluate", json=body).get_json()["ignored"] == ["atol"]
+    [entry] = client.post("/batch", json={"jobs": [{**body, "operation": "evaluate"}]}).get_json()["jobs"]
+    assert entry["ignored"] == ["atol"]
 
 
 def test_nothing_is_named_where_nothing_is_ignored(client: FlaskClient) -> None:
@@ -386,5 +393,9 @@ def test_the_content_type_is_asked_for_where_no_key_is(client: FlaskClient, redi
             refused = client.post("/evaluate", data=body, content_type=content_type)
             assert refused.status_code == 415, content_type
             assert "curl: -H 'Content-Type: application/json'" in refused.get_json()["detail"]
+    compressed = client.post(
+        "/evaluate", data=gzip.compress(body), headers={"Content-Encoding": "gzip"}, content_type="application/json"
+    )
+    assert compressed.status_code == 415 and "send it as it is" in compressed.get_json()["detail"]
     for content_type in ("application/json", "application/json; charset=utf-8", "application/problem+json"):
         assert client.post("/evaluate", data=body, content_type=content_type).status_code == 202

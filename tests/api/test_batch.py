@@ -57,6 +57,11 @@ def test_mixed(client: FlaskClient, records: JobStore) -> None:
     assert client.get(f"/job/{accepted[1]['job_id']}").get_json()["timeout"] == 7
 
 
+def test_a_comparison_with_a_misspelt_kernel_does_not_judge_its_reference(client: FlaskClient) -> None:
+    [entry] = client.post("/batch", json={"jobs": [{"ref_kernel": GOOD, "custom_kernal": GOOD}]}).get_json()["jobs"]
+    assert entry["problem"]["detail"].endswith("did you mean it by `custom_kernal`?")
+
+
 def test_a_state_of_a_batch(client: FlaskClient, records: JobStore) -> None:
     body = client.post("/batch", json={"jobs": [ONE] * 5}).get_json()
     records.cancel(body["jobs"][2]["job_id"])

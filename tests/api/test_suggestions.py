@@ -37,6 +37,8 @@ def problem(client: FlaskClient, path: str, body: Any, method: str = "POST") -> 
             "ref_kernel: is missing; it is required; did you mean it by `r",
         ),
         ("/compare", {"reference": 1, "candidate": 2}, "did you mean it by `candidate`?"),
+        ("/compare", {"ref_kernel": 1, "custom_kernal": 2}, "did you mean it by `custom_kernal`?"),
+        ("/evaluate", {"kernel": {**kernel(RELU, "torch"), "compiler_options": []}}, "put it into `metadata`"),
         ("/evaluate", {"kernel": {**kernel(CUDA_ADD, "cuda"), "io_contract": {}}}, "did you mean `io`?"),
         ("/evaluate", {"kernel": kernel(RELU, "pytorch")}, "not 'pytorch'; did you mean `torch`?"),
         ("/evaluate", {"kernel": kernel(CUDA_ADD, "CUDA")}, "not 'CUDA'; did you mean `cuda`?"),
@@ -84,7 +86,15 @@ def test_a_query_is_refused_whose_parameters_mean_nothing(client: FlaskClient) -
 
 @pytest.mark.parametrize(
     ("path", "meant"),
-    [("/jobz", "/jobs"), ("/evalute", "/evaluate"), ("/api/v1/jobs", "/jobs"), ("/healthz", "/health"), ("/zzz", None)],
+    [
+        ("/jobz", "/jobs"),
+        ("/evalute", "/evaluate"),
+        ("/api/v1/jobs", "/jobs"),
+        ("/healthz", "/health"),
+        ("/zzz", None),
+        ("/job/3f2a/result", "/job/3f2a"),
+        ("/status/3f2a", "/job/3f2a"),
+    ],
 )
 def test_an_unknown_path_names_the_one_that_it_looks_like(client: FlaskClient, path: str, meant: str | None) -> None:
     answer = client.get(path)

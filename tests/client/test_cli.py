@@ -135,6 +135,15 @@ def test_a_key_of_another_service_is_not_sent_and_that_is_said(
     assert "secret" not in err and "next: Set KERNEL_EVAL_API_KEY" in err
 
 
+def test_a_key_that_no_header_can_carry_is_no_failure_of_the_service(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNEL_EVAL_API_KEY", "secret\n")
+    assert main(["list"]) == 2
+    err = capsys.readouterr().err
+    assert "set KERNEL_EVAL_API_KEY again" in err and "secret" not in err
+
+
 def test_a_wrong_kernel_and_its_json(run: Command, files: Path) -> None:
     assert run("compare", files / "twice.py", files / "wrong.py", "--json") == 1
     assert run.json()["verdict"] == "wrong_result"

@@ -16,7 +16,7 @@ from domain.result import Status
 from tests.api import results
 
 IMPERATIVES = re.compile(
-    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Declare|Define|Do|Give|Look|Make|Mask|Name|Read|Return|Run|"
+    "(Accumulate|Ask|Check|Choose|Compare|Compile|Confirm|Correct|Declare|Define|Do|Give|Look|Make|Mask|Name|Pass|Read|Return|Run|"
     "Send|Stop|Submit|Tell|Use|Wait|Work|Write) "
 )
 
@@ -129,7 +129,34 @@ def test_it_is_imperative(sentence: str) -> None:
             outcome("timeout", "timed out", build={"interpreted": True}),
             "Make its shapes smaller, or send it to a worker",
         ),
-        (outcome("timeout", "timed out", compiled=False), "Compile less"),
+        (outcome("timeout", "timed out", compiled=False), "Look for an endless loop outside of functions, compile"),
+        (
+            outcome("compile_error", "Kernel 'relu' not found. The source has: k."),
+            "Give a name that the message lists in",
+        ),
+        (
+            outcome("compile_error", "Unsupported ptr type <['1024'], int32> in `tl.load`"),
+            "Load and store by addresses",
+        ),
+        (outcome("compile_error", "Boolean value of Tensor with more than one value is"), "Choose element by element"),
+        (outcome("compile_error", "unsupported AST node type: Break (line 7"), "Write it without that statement"),
+        (outcome("compile_error", "unsupported tensor index: constexpr[0]"), "Load the element that you need"),
+        (
+            outcome("compile_error", "Unsupported function referenced: <built-in method relu"),
+            "Call only functions of tl",
+        ),
+        (
+            outcome("compile_error", "module 'triton.language' has no attribute 'relu'"),
+            "Write it with functions that tl",
+        ),
+        (outcome("compile_error", "NameError('Cannot access global variable ZERO from"), "Pass it as an argument"),
+        (outcome("compile_error", "list index out of range (line 5 of the kernel: `z=x.shape[0]`)"), next_step.SIZES),
+        (
+            outcome("compile_error", "fp32[] is not string (line 5 of the kernel: `print(v)`)"),
+            "Print with tl.device_print",
+        ),
+        (outcome("runtime_error", "'float' object cannot be interpreted as an integer"), "Give whole numbers"),
+        (outcome("runtime_error", "calling function run: KeyError: 'complex64'"), "Pass torch.view_as_real(x)"),
         (
             outcome("compile_error", f"{LOOKS_LIKE}CUDA C++: send it as `cuda`"),
             "Send it as the `kernel_type`",

@@ -98,6 +98,33 @@ NVCC_SAYS = {
         "ptxas k.ptx, line 23; error   : Instruction 'wgmma.fence' not supported on .target 'sm_90'",
         "without an option for the architecture",
     ),
+    "a float from a half": (
+        'k.cu(2): error: no suitable conversion function from "half" (aka "__half") to "float" exists',
+        "convert with __half2float",
+    ),
+    "what CUDA lacks": (
+        'k.cu(4): error: no instance of overloaded function "atomicMax" matches the argument list\n'
+        "            argument types are: (float *, float)",
+        "loop over atomicCAS",
+    ),
+    "what CUDA 13 removed": ('k.cu(9): error: namespace "cub" has no member "Max"', "cuda::maximum<>"),
+    "a shuffle without a mask": ('k.cu(1): error: identifier "__shfl_down" is undefined', "__shfl_down_sync"),
+    "a namespace that is not named": ("k.cu(1): error: name must be a namespace name", "<cooperative_groups.h>"),
+    "an array whose size is not known": ("k.cu(1): error: expression must have a constant value", "extern __shared__"),
+    "shared memory of two types": (
+        'k.cu(2): error: declaration is incompatible with previous "s" (declared at line 1)',
+        "unsigned char",
+    ),
+    "too much shared memory": (LINES["the assembler"], "cudaFuncSetAttribute"),
+    "torch's header for CUDA": (
+        'k.cu(9): error: namespace "at::cuda" has no member "getCurrentCUDAStream"',
+        "<ATen/cuda/CUDAContext.h>",
+    ),
+    "a type's dispatch": (
+        'k.cu(8): error: no suitable conversion function from "const at::DeprecatedTypeProperties" exists',
+        "x.scalar_type()",
+    ),
+    "what torch removed": ('k.cu(7): error: identifier "AT_CHECK" is undefined', "TORCH_CHECK"),
     "two bindings": ("ld: k.o: in function `PyInit_e': multiple definition of `PyInit_e'", "leave out `functions`"),
     "CUDA in C++": ("main.cpp:3:5: error: 'threadIdx' was not declared in this scope", "cuda_sources"),
 }
@@ -106,9 +133,16 @@ NVCC_SAYS = {
 
 @pytest.mark.parametrize(("text", "says"), NVCC_SAYS.values(), ids=NVCC_SAYS)
 def test_what_published_sources_get_wrong_has_a_sentence(text: str, says: str) -> None:
-    error = text.splitlines()[0]
-    found = advice(error, f"[1/2] nvcc -c k.cu\n{text}\n1 error detected\n")
+    log = f"[1/2] nvcc -c k.cu\n{text}\n1 error detected\n"
+    found = advice(first_error(log) or text, log)
     assert found is not None and says in found
+
+
+def test_the_types_that_explain_an_error_stand_behind_it() -> None:
+    error = 'k.cu(2): error: more than one operator "+" matches these operands'
+    types = "operand types are: half + float"
+    log = f"{error}:\n            built-in operator\n            {types}\n  y[0] = h + 1.0f;\n"
+    assert first_error(log) == f"{error}; {types}"
 
 
 MISLED = {
@@ -116,6 +150,10 @@ MISLED = {
     "another function of the source": (
         'k.cu(1): error: no instance of function template "launch" matches the argument list\n'
         "            argument types are: (__half *, int)",
+        None,
+    ),
+    "a type of the source's own": (
+        'k.cu(4): error: no operator ">" matches these operands\n            operand types are: Pair > Pair',
         None,
     ),
     "types after the candidates": (
@@ -134,7 +172,8 @@ MISLED = {
 
 @pytest.mark.parametrize(("text", "says"), MISLED.values(), ids=MISLED)
 def test_no_advice_is_better_than_a_wrong_one(text: str, says: str | None) -> None:
-    found = advice(text.splitlines()[0], f"[1/2] nvcc -c k.cu\n{text}\n\n1 error detected\n")
+    log = f"[1/2] nvcc -c k.cu\n{text}\n\n1 error detected\n"
+    found = advice(first_error(log) or text, log)
     assert found is None if says is None else found is not None and says in found
 
 
@@ -151,13 +190,6 @@ def test_no_advice_is_better_than_a_wrong_one(text: str, says: str | None) -> No
 def test_what_the_source_does_already_is_not_advised(error: str, source: str) -> None:
     assert advice(error) is not None
     assert advice(error, source=source) is None
-
-
-def test_the_types_of_an_operator_are_read_from_the_next_line() -> None:
-    error = 'cuda.cu(4): error: no operator ">" matches these operands'
-    found = advice(error, f"{error}\n            operand types are: __half > __half\n")
-    assert found is not None and "__CUDA_NO_HALF_OPERATORS__" in found
-    assert advice(error, f"{error}\n            operand types are: Pair > Pair\n") is None
 
 
 @pytest.mark.parametrize("line", [LINES["nvcc's front end"], LINES["an unknown option"], "ValueError: bad shape", ""])
