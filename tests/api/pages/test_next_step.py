@@ -147,7 +147,7 @@ def test_it_is_imperative(sentence: str) -> None:
         ),
         (
             outcome("compile_error", "module 'triton.language' has no attribute 'relu'"),
-            "Write it with functions that tl",
+            "Write it with what tl has",
         ),
         (outcome("compile_error", "NameError('Cannot access global variable ZERO from"), "Pass it as an argument"),
         (outcome("compile_error", "list index out of range (line 5 of the kernel: `z=x.shape[0]`)"), next_step.SIZES),
