@@ -10,8 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 LOWER = (torch.float32, torch.bfloat16, torch.float16)
 """Dtypes that a source computes in. A cast to float8 stays: a source that makes one quantises on purpose."""
-SELECTIONS = (torch.ops.aten.topk.default, torch.ops.aten.sort.default)
-"""Operators that leave open which of equal values comes first (docs of torch.topk, and of torch.sort by default)."""
+_ATEN = torch.ops.aten
+SELECTIONS = (_ATEN.topk.default, _ATEN.sort.default, _ATEN.max.dim, _ATEN.min.dim)
+POSITIONS = (_ATEN.argmax.default, _ATEN.argmin.default)
+"""Operators that return indices: of equal values, a top-k or an unstable sort may name any. A maximum names the first,
+which among saturated scores need not be the first for a kernel that rounds otherwise, or that compares their logits."""
 TIE_STEP = 2.0**-21
 """Maximum relative move of the values that a selection orders, 8 unit round-offs of float32: kernels in float32 cannot
 tell the order of closer values, such as two sigmoids near 1. Values below float32's normal range move by up to that."""
@@ -51,7 +54,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = dict(kwargs or {})
         if func is torch.ops.aten._scaled_mm.default:
             return _scaled_mm(*args, **kwargs)
-        if func in SELECTIONS and args[0].dtype is torch.float64 and args[0].dim():
+        if args and func in (*SELECTIONS, *POSITIONS) and args[0].dtype is torch.float64:
             return self._selected(func, *args, **kwargs)
         dtype = kwargs.get("dtype")
         if dtype not in LOWER:
@@ -61,11 +64,12 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result.to(dtype).to(torch.float64)
         return result
 
-    def _selected(self, func: Any, values: torch.Tensor, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-        """The values that a selection returns, and the indices that it returns with equal values in random order."""
+    def _selected(self, func: Any, values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Returns the result of a selection, with the indices that it gives where equal values are in random order."""
         noise = torch.rand(values.shape, generator=self._generator, dtype=torch.float64).to(values.device)
         moves = torch.where(values.isfinite(), values.abs() * TIE_STEP + torch.finfo(torch.float32).tiny, 0.0) * noise
-        return [func(values, *args, **kwargs)[0], func(values + moves, *args, **kwargs)[1]]
+        shuffled = func(values + moves, *args, **kwargs)
+        return shuffled if func in POSITIONS else [func(values, *args, **kwargs)[0], shuffled[1]]
 
 
 def _scaled_mm(

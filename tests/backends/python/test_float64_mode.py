@@ -91,6 +91,8 @@ def test_the_default_dtype_is_as_it_was_afterwards() -> None:
         lambda one: torch.topk(one.T, 3, 0),
         lambda one: one.sort(dim=0, descending=True),
         lambda one: torch.sort(one),
+        lambda one: one.max(-1, keepdim=True),
+        lambda one: (one.amin(0), torch.argmin(one, 0)),
     ],
 )
 def test_equal_values_are_selected_in_another_order_by_each_run(
