@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import torch
@@ -9,6 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 LOWER = (torch.float32, torch.bfloat16, torch.float16)
 """Dtypes that a source computes in. A cast to float8 stays: a source that makes one quantises on purpose."""
+_ATEN = torch.ops.aten
+SELECTIONS = (_ATEN.topk.default, _ATEN.sort.default, _ATEN.max.dim, _ATEN.min.dim)
+POSITIONS = (_ATEN.argmax.default, _ATEN.argmin.default)
+"""Operators that return indices: of equal values, a top-k or an unstable sort may name any. A maximum names the first,
+which among saturated scores need not be the first for a kernel that rounds otherwise, or that compares their logits."""
+TIE_STEP = 2.0**-21
+"""Maximum relative move of the values that a selection orders, 8 unit round-offs of float32: kernels in float32 cannot
+tell the order of closer values, such as two sigmoids near 1. Values below float32's normal range move by up to that."""
+_SEEDS = count()
 
 
 class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -16,11 +26,15 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     A reference often names its dtypes: `(x.to(torch.bfloat16) @ w).float()` would round in bfloat16 although its inputs
     are float64. With `rounds`, a tensor cast to bfloat16 or float16 is rounded to that dtype, and stays float64.
+
+    A selection orders values that are equal in float32 at random, differently in each mode. Otherwise runs that agree
+    on the index of one of them, as of saturated scores, would make it look determined.
     """
 
     def __init__(self, *, rounds: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._rounds = rounds
+        self._generator = torch.Generator().manual_seed(next(_SEEDS))
 
     def __enter__(self) -> Any:
         self._default_dtype = torch.get_default_dtype()
@@ -40,6 +54,8 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = dict(kwargs or {})
         if func is torch.ops.aten._scaled_mm.default:
             return _scaled_mm(*args, **kwargs)
+        if args and func in (*SELECTIONS, *POSITIONS) and args[0].dtype is torch.float64:
+            return self._selected(func, *args, **kwargs)
         dtype = kwargs.get("dtype")
         if dtype not in LOWER:
             return func(*args, **kwargs)
@@ -47,6 +63,13 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._rounds and dtype is not torch.float32 and isinstance(result, torch.Tensor):
             return result.to(dtype).to(torch.float64)
         return result
+
+    def _selected(self, func: Any, values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Returns the result of a selection, with the indices that it gives where equal values are in random order."""
+        noise = torch.rand(values.shape, generator=self._generator, dtype=torch.float64).to(values.device)
+        moves = torch.where(values.isfinite(), values.abs() * TIE_STEP + torch.finfo(torch.float32).tiny, 0.0) * noise
+        shuffled = func(values + moves, *args, **kwargs)
+        return shuffled if func in POSITIONS else [func(values, *args, **kwargs)[0], shuffled[1]]
 
 
 def _scaled_mm(

@@ -82,3 +82,36 @@ def test_a_scaled_product_of_another_form_has_none() -> None:
 def test_the_default_dtype_is_as_it_was_afterwards() -> None:
     in_float64(torch.add, ONE, ONE)
     assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        lambda one: torch.topk(one, 3),
+        lambda one: torch.topk(one.T, 3, 0),
+        lambda one: one.sort(dim=0, descending=True),
+        lambda one: torch.sort(one),
+        lambda one: one.max(-1, keepdim=True),
+        lambda one: (one.amin(0), torch.argmin(one, 0)),
+    ],
+)
+def test_equal_values_are_selected_in_another_order_by_each_run(
+    select: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> None:
+    """So an index that several runs agree on is the only right one."""
+    near_one = torch.tensor([20.0, 25.0, 30.0, 35.0, 40.0, 45.0], dtype=torch.float64).sigmoid()
+    scores = torch.stack([torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, -torch.inf], dtype=torch.float64), near_one])
+    runs = [in_float64(lambda one: torch.cat([part.double() for part in select(one)]), scores) for _ in range(20)]
+    values = select(scores)[0]
+    assert all(torch.equal(run[: len(values)], values) for run in runs)
+    assert len({tuple(run.flatten().tolist()) for run in runs}) > 1
+
+
+def test_a_stable_sort_keeps_the_order_of_equal_values() -> None:
+    order = in_float64(lambda one: torch.sort(one, stable=True)[1], torch.zeros(9, dtype=torch.float64))
+    assert order.tolist() == list(range(9))
+
+
+def test_a_clear_order_stays() -> None:
+    values = torch.linspace(1, 2, 1000, dtype=torch.float64).flip(0)
+    assert torch.equal(in_float64(lambda one: torch.topk(one, 900)[1], values), torch.arange(900))

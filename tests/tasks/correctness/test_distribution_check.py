@@ -95,7 +95,7 @@ def test_a_failure_beyond_the_task_stands_beside_the_pass_and_its_time(worker: W
 @pytest.mark.parametrize(
     "inputs, where",
     [
-        (f"F.dropout({NORMAL}, 0.1)", ["outliers"]),  # A zero is the maximum of the others.
+        (f"F.dropout({NORMAL}, 0.3)", ["outliers"]),  # A zero is the maximum of the others.
         ("torch.randn(256, 16) * (torch.rand(256, 1) > 0.5)", ["outliers", "far below"]),
     ],
 )
@@ -605,3 +605,25 @@ def test_a_candidate_that_is_slow_on_the_first_ones_does_not_get_out_of_the_othe
     slow = f"import time; x.std() < 0.5 and time.sleep(1.5); {NO_MAXIMUM}"
     report = judged(worker, "return torch.softmax(x, -1)", slow)
     assert report.outcome.status is Status.WRONG_RESULT, distributions(report)
+
+
+ROUTER = "p = torch.softmax(8 * x{change}, -1); "
+LARGEST_FOUR = """found = []
+        for _ in range(4):
+            found.append(p.max(-1, keepdim=True))
+            p = p.scatter(-1, found[-1].indices, -1.0)
+        return torch.cat([one.values for one in found], -1), torch.cat([one.indices for one in found], -1)"""
+
+
+@pytest.mark.parametrize(
+    "change, status", [("", Status.PASSED), (".clamp(min=-20)", Status.WRONG_RESULT)], ids=["right", "wrong"]
+)
+def test_any_of_the_scores_that_float32_holds_equal_may_be_selected(
+    worker: WorkerContext, change: str, status: Status
+) -> None:
+    """Far from zero all scores but the largest are 0.0. The index of the largest is still judged."""
+    reference = ROUTER.format(change="") + "return torch.topk(p, 4, -1)"
+    report = judged(worker, reference, ROUTER.format(change=change) + LARGEST_FOUR)
+    assert report.outcome.status is status, report.outcome.message
+    if status is Status.PASSED:
+        assert distributions(report)["checked"][-len(ALL) :] == ALL
