@@ -234,7 +234,7 @@ _OF_REFERENCE: _Causes = (
     ),
     (r"get_inputs\(\) got an unexpected keyword", "Name only parameters of the reference's get_inputs() in `cases`."),
     (
-        r"a case gives arguments to get_inputs",
+        r"the cases say nothing about the inputs",
         "Give the reference a get_inputs() with a parameter for each name in `cases`.",
     ),
     (r"get_inputs\(\) yield", "Yield as many sets from each call of get_inputs(), each with all arguments of a call."),

@@ -57,7 +57,7 @@ from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.own_inputs import YIELD_ALL, OwnInputs
 from backends.source.rng_state import rng_snapshot, seed_everything
-from domain.cases.case import CaseSource, keyword_arguments
+from domain.cases.case import CaseSource
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
 from domain.inputs import DrawOn
@@ -368,8 +368,6 @@ class PythonExecutable(Executable):
             raise fault(error, "calling get_inputs()", self._folder, self._target) from error
 
     def inferred_inputs(self, seed: int) -> tuple[list[Any], str] | None:
-        if self._own.case and keyword_arguments(self._own.case):
-            raise KernelFault(Status.RUNTIME_ERROR, f"a case gives arguments to get_inputs(): {GIVE_INPUTS}")
         try:
             if self._plan is None:
                 self._plan = find_plan(

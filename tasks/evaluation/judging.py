@@ -17,7 +17,7 @@ from tasks.correctness.weight_sync import OWN, Weights
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
 from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
-from tasks.evaluation.cases import JobCases
+from tasks.evaluation.cases import JobCases, require_use
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.evaluation.gradients import GradientPasses
 from tasks.evaluation.robustness import check_robustness
@@ -69,6 +69,8 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     elif passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
         return wrong
     device.example = device.inputs.first()
+    if device.cases is not None:
+        require_use(device.inputs.summary, kernel_runs[0])
     began = time.monotonic()
     preparation.first_calls(device.example)
     streams.check_first_call()

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy
-import pytest
 import torch
 
 from backends.base import NO_REFERENCE, Executable
 from backends.python.base import PythonBackend
 from backends.source.entry_point import Entry
-from domain.fault import KernelFault
 from domain.kernel import Kernel
 from domain.value import replace
 from tests.backends.loading import CPU, SEED, kernel, tensor
@@ -89,9 +86,3 @@ def test_inputs_are_inferred_by_the_wrapped_functions_signature(tmp_path: Path) 
     assert inferred is not None
     inputs, _ = inferred
     assert len(inputs) == 2 and all(isinstance(value, torch.Tensor) for value in inputs)
-
-
-def test_arguments_of_a_case_need_a_function_that_takes_them(tmp_path: Path) -> None:
-    submitted = replace_fields(kernel("def kernel_fn(x): return x"), case={"arguments": {"rows": 3}})
-    with pytest.raises(KernelFault, match=r"a case gives arguments to get_inputs\(\): define get_inputs"):
-        _loaded(submitted, tmp_path).inferred_inputs(SEED)

@@ -203,9 +203,10 @@ def test_a_source_whose_cases_are_unusable_fails_with_the_reason(worker: WorkerC
     assert report.outcome.status is Status.REFERENCE_FAILED and told in (report.outcome.message or "")
 
 
-def test_cases_that_no_input_follows_are_refused(worker: WorkerContext) -> None:
+@pytest.mark.parametrize("cases", [REQUESTED, REQUESTED[:1]], ids=["several", "one"])
+def test_cases_that_no_input_follows_are_refused(cases: list[Any], worker: WorkerContext) -> None:
     source = "class Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
-    report = compared(worker, "return x * 2", source=source, cases=REQUESTED)
+    report = compared(worker, "return x * 2", source=source, cases=cases)
     assert report.outcome.status is Status.REFERENCE_FAILED
     assert "the cases say nothing about the inputs" in (report.outcome.message or "")
 
