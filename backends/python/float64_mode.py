@@ -34,7 +34,8 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, *, rounds: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._rounds = rounds
-        self._generator = torch.Generator().manual_seed(next(_SEEDS))
+        self._seed = next(_SEEDS)
+        self._generators: dict[torch.device, torch.Generator] = {}
 
     def __enter__(self) -> Any:
         self._default_dtype = torch.get_default_dtype()
@@ -66,9 +67,12 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _selected(self, func: Any, values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Returns the result of a selection, with the indices that it gives where equal values are in random order."""
-        noise = torch.rand(values.shape, generator=self._generator, dtype=torch.float64).to(values.device)
-        moves = torch.where(values.isfinite(), values.abs() * TIE_STEP + torch.finfo(torch.float32).tiny, 0.0) * noise
-        shuffled = func(values + moves, *args, **kwargs)
+        device = values.device  # Numbers of the host would take seconds to draw and copy for a large tensor.
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        moves = torch.rand(values.shape, generator=self._generators[device], dtype=torch.float64, device=device)
+        moves *= values.abs() * TIE_STEP + torch.finfo(torch.float32).tiny
+        shuffled = func(values + moves.masked_fill_(~values.isfinite(), 0.0), *args, **kwargs)
         return shuffled if func in POSITIONS else [func(values, *args, **kwargs)[0], shuffled[1]]
 
 
