@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import cache
 from typing import Any
 
 import torch
@@ -36,10 +37,15 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
     if isinstance(executor.grid, int):
         raise TypeError(f"the grid is {executor.grid}, and has to be a sequence, such as ({executor.grid},)")
     executor.grid = tuple(executor.grid)
-    run = _original_call
-    if "torch._dynamo" in sys.modules:  # It follows the calls of a compiled function, and fails at the interpreter's.
-        run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+    # Dynamo follows the calls of a compiled function, and fails at the interpreter's.
+    run = _outside_dynamo() if "torch._dynamo" in sys.modules else _original_call
     run(executor, *args, **kwargs)
+
+
+@cache
+def _outside_dynamo() -> Any:
+    """The interpreter's own launch, which Dynamo does not follow. Made late, as making it imports Dynamo."""
+    return torch.compiler.disable(_original_call)  # type: ignore[no-untyped-call]
 
 
 def _run_first_configuration(autotuner: Any, *args: Any, **kwargs: Any) -> Any:

@@ -49,16 +49,15 @@ class TorchCudaBackend(PythonBackend):
         text = kernel.source_code.removeprefix("\ufeff")
         bare = without_comments(text)
         binding, library = _MODULE.search(bare), _LIBRARY.search(bare)
-        of_tensors = [name for name, words in host_functions(text).items() if "Tensor" in words]
-        if first_binding := binding or library:
+        first_binding = binding or library
+        defined = [name for name, words in host_functions(text).items() if "Tensor" in words]
+        if first_binding:
             # A macro that binds a function is given its name: `BIND(forward)`.
-            told = set(_WORD.findall(bare, first_binding.end()))
-            defined = _DEFINED.findall(bare) or [name for name in of_tensors if _last(name) in told]
-        else:
-            defined = of_tensors
+            given = set(_WORD.findall(bare, first_binding.end()))
+            defined = _DEFINED.findall(bare) or [name for name in defined if _last(name) in given]
         names = list(dict.fromkeys(kernel.metadata.get("functions") or defined))
-        called = _called(names, kernel, is_bound=bool(binding or library))
-        if not binding and not library:
+        called = _called(names, kernel, is_bound=first_binding is not None)
+        if first_binding is None:
             definitions = (f'm.def("{_last(name)}", &{name});' for name in dict.fromkeys([*names, called]))
             text += _BINDINGS % " ".join(definitions)
         name = binding[1] if binding and binding[1] != _OWN_NAME else _NAME

@@ -128,8 +128,6 @@ def advice(error: str, log: str = "", source: str = "") -> str | None:
 
     `log` is the whole output, `source` the submission, in which the option at fault is looked up.
     """
-    if not error:  # As of a bare `assert`.
-        return None
     declared = _DECLARED.search(error)
     if declared and f'm.def("{declared[1]}"' in log:
         return f"declare {declared[1]} in cpp_sources: each of `functions` needs its prototype there"
