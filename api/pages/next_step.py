@@ -161,7 +161,7 @@ _OF_TRITON: _Causes = (
     (r"out of resource: shared memory", "Make the blocks smaller, or num_stages: a block has less shared memory."),
     (r"Conflicting meta-parameters", "Leave out of the launch what the autotuner's configurations set."),
 )
-"""What Triton says of a kernel before or while it compiles it, and of its launch."""
+"""Steps by Triton's messages about a kernel before or while it compiles it, and about its launch."""
 NO_BACKWARD = "Write the backward that the message misses, or leave out `gradients` to have the outputs judged alone."
 COUNT_OF_GRADIENTS = "Return from the backward a gradient, or None, for each argument of the forward."
 SHAPE_OF_GRADIENTS = "Give each gradient the shape of its input: sum it over the dimensions that were broadcast."

@@ -9,7 +9,7 @@ from typing import Any
 from backends.languages.language import Around, Language, Unfollowed
 
 NO_MULTIPROCESSORS = "TODO: implement for other devices"
-"""What Helion says where it counts a host's multiprocessors, for a grid of persistent programs."""
+"""Helion's error where it counts a host's multiprocessors, for a grid of persistent programs."""
 SEARCHES = "Helion searches for a configuration on the GPU: give @helion.kernel one, config=Config(...)"
 
 

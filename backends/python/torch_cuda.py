@@ -53,8 +53,8 @@ class TorchCudaBackend(PythonBackend):
         defined = [name for name, words in host_functions(text).items() if "Tensor" in words]
         if first_binding:
             # A macro that binds a function is given its name: `BIND(forward)`.
-            given = set(_WORD.findall(bare, first_binding.end()))
-            defined = _DEFINED.findall(bare) or [name for name in defined if _last(name) in given]
+            words_behind = set(_WORD.findall(bare, first_binding.end()))
+            defined = _DEFINED.findall(bare) or [name for name in defined if _last(name) in words_behind]
         names = list(dict.fromkeys(kernel.metadata.get("functions") or defined))
         called = _called(names, kernel, is_bound=first_binding is not None)
         if first_binding is None:

@@ -66,7 +66,7 @@ _OF_CUDA = {
         "cudaFuncSetAttribute"
     ),
 }
-"""What the compiler says of device code, with NVRTC too."""
+"""Advice about errors in device code, by patterns of nvcc's and NVRTC's messages."""
 _ADVICE = {
     **_OF_CUDA,
     r"Unsupported gpu architecture|no kernel image is available|invalid device function": ARCHITECTURE,

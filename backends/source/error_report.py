@@ -205,7 +205,7 @@ def summary(error: BaseException) -> str:
 
 
 def _headline(error: BaseException, log: str) -> str:
-    # What torch.compile raises for it tells of itself first.
+    # torch.compile's own exception, which comes last, does not say what the interpreter lacks.
     error = next((link for link in exception_chain(error) if isinstance(link, NotInterpreted)), error)
     text = text_of(error)
     if is_rejection(error):

@@ -63,8 +63,8 @@ _OF_TOOLS = {
 def missing_part(text: str, arch: str) -> str | None:
     """Names what the compiler that wrote `text` lacks and what the operator does; None if the source may be at fault.
 
-    A header is the operator's part if the system or a toolkit includes it, or if it belongs to a part of CUDA, torch,
-    CUTLASS or Python that is not there. A tool is, if a file without content does not compile for `arch` either.
+    A header is the operator's part if the system or a toolkit includes it. So is one of a part of CUDA, torch, CUTLASS
+    or Python that is not there. A tool is, if a file without content does not compile for `arch` either.
     """
     files = _MISSING_HEADER.findall(text)
     headers = (name for includer, name in files if _of_the_system(includer, name) or _of_a_missing_part(name))

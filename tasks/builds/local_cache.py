@@ -36,7 +36,7 @@ FAULT_S = 600
 
 _OLD_DRAFT_S = 3600.0
 _OF_THE_ARCHIVE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
-"""What the system says of two entries of one path, an entry within a file, a long name, and a place before the file."""
+"""The system's errors for two entries of one path, an entry within a file, a long name, and a place before the file."""
 
 log = logging.getLogger(__name__)
 

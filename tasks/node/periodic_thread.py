@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 other_failures: dict[str, str] = {}
-"""What else of this process failed and will be retried, by its name."""
+"""Other work of this process that failed and will be retried, by name: the failure."""
 
 
 def failing() -> list[str]:
