@@ -56,7 +56,7 @@ from backends.source.error_report import asks_for_gpu, fault, gradient_hint, rea
 from backends.source.input_inference import GIVE_INPUTS, InputPlan, find_plan
 from backends.source.module_loader import import_source
 from backends.source.own_inputs import YIELD_ALL, OwnInputs
-from backends.source.rng_state import rng_snapshot, seed_everything
+from backends.source.rng_state import drew_on_host, rng_snapshot, seed_everything
 from domain.cases.case import CaseSource
 from domain.fault import KernelFault
 from domain.gradients import GradientPlan
@@ -225,7 +225,9 @@ class PythonExecutable(Executable):
             constructor_device = DefaultDevice(target)
             self._instance = constructor_device.run(
                 lambda: self._constructed(module, entry, borrowed, seed),
-                suits=lambda instance: not keeps_other_tensors(instance),
+                # `torch.Tensor(8)` is on the host whatever the default, and so are the numbers drawn into it. The
+                # reference's layers would draw the same numbers there alone.
+                suits=lambda instance: not (drew_on_host() or keeps_other_tensors(instance)),
                 is_final=self._is_compile_error,
             )
             self.constructed_on = constructor_device.used

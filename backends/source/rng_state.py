@@ -20,6 +20,13 @@ def seed_everything(seed: int) -> None:
         torch.cuda.manual_seed_all(seed % 2**63)
 
 
+def drew_on_host() -> bool:
+    """Whether torch's generator of the host has given numbers since it was seeded."""
+    generator = torch.default_generator
+    unused = torch.Generator().manual_seed(generator.initial_seed())
+    return not numpy.array_equal(generator.get_state().numpy(), unused.get_state().numpy())
+
+
 def rng_snapshot() -> Callable[[], None]:
     """Returns a function that restores all generators to their state at this moment."""
     python, array, host = random.getstate(), numpy.random.get_state(), torch.default_generator.get_state()

@@ -38,7 +38,7 @@ SLOW_DRAWING_S = 1.0
 MIXED = 1 << 41
 """First number of the mixed sets, far above all others."""
 # Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets.
-MAX_BATCH, BATCH_BYTES = 256, 256 << 20
+MAX_BATCH, BATCH_BYTES = 256, 240 << 20
 BATCH_S = 1.0
 """Maximum seconds of a batch, because the budget is only checked between batches."""
 STORED_SETS = 2

@@ -13,7 +13,7 @@ import torch
 from backends.base import Target
 from backends.python.base import PythonExecutable
 from backends.source.default_device import DefaultDevice, keeps_other_tensors
-from backends.source.rng_state import seed_everything
+from backends.source.rng_state import drew_on_host, seed_everything
 from domain.fault import KernelFault
 from domain.inputs import DrawOn
 from tests.backends.loading import CPU, SEED, kernel, loaded
@@ -112,6 +112,18 @@ def test_tensors_beside_parameters_and_buffers_are_found() -> None:
     recursive.append(recursive)
     for value in (None, torch.zeros(1), [torch.zeros(1)], recursive, torch, torch.rand):
         assert not keeps_other_tensors(held_in(kept=value))
+
+
+def test_numbers_of_the_hosts_generator_are_noticed() -> None:
+    seed_everything(SEED)
+    with torch.device("meta"):
+        torch.nn.Linear(8, 8)
+    assert not drew_on_host()
+    with torch.device("meta"):
+        torch.nn.init.kaiming_uniform_(torch.Tensor(8, 8))
+    assert drew_on_host(), "torch.Tensor is on the host whatever the default device"
+    torch.manual_seed(7)
+    assert not drew_on_host(), "a constructor may seed"
 
 
 def test_on_the_cpu_nothing_changes(tmp_path: Path) -> None:

@@ -28,6 +28,20 @@ class {name}(nn.Module):
         return self.{second}(torch.relu(self.{first}(x)))
 """
 NEEDS_HOST = "torch.ones(2).numpy()"
+BY_HAND = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name, outputs, inputs in (("one", 48, 32), ("two", 16, 48)):
+            weight, bias = nn.Parameter(torch.Tensor(outputs, inputs)), nn.Parameter(torch.Tensor(outputs))
+            nn.init.kaiming_uniform_(weight, a=5**0.5)
+            nn.init.uniform_(bias, -(inputs**-0.5), inputs**-0.5)
+            self.register_parameter(name, weight)
+            self.register_parameter(name + "_bias", bias)
+
+    def forward(self, x):
+        return nn.functional.linear(torch.relu(nn.functional.linear(x, self.one, self.one_bias)), self.two, self.two_bias)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +76,9 @@ def places(report: Report) -> tuple[Any, Any, Any]:
         (model("ModelNew", "one", "two"), ("device", "device", SAME_SEED)),
         (model("ModelNew", before=NEEDS_HOST), ("device", "device", COPIED)),
         (model("ModelNew", "one", "two", NEEDS_HOST), ("host", "host", SAME_SEED)),
+        (source(BY_HAND), ("host", "host", SAME_SEED)),
     ],
-    ids=["alike", "other names", "on the host, alike", "on the host, other names"],
+    ids=["alike", "other names", "on the host, alike", "on the host, other names", "torch.Tensor, other names"],
 )
 def test_both_sides_have_equal_weights(worker: Any, candidate: dict[str, Any], expected: tuple[str, ...]) -> None:
     report = judged(worker, candidate, model("Model"))
