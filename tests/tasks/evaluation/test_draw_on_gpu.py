@@ -40,7 +40,8 @@ class ModelNew(nn.Module):
             self.register_parameter(name + "_bias", bias)
 
     def forward(self, x):
-        return nn.functional.linear(torch.relu(nn.functional.linear(x, self.one, self.one_bias)), self.two, self.two_bias)
+        inner = torch.relu(nn.functional.linear(x, self.one, self.one_bias))
+        return nn.functional.linear(inner, self.two, self.two_bias)
 """
 
 
