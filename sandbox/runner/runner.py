@@ -116,8 +116,9 @@ class Runner:
 
     def cases(self, _: Message) -> Message:
         """The source's own cases, for display; None without any."""
+        before = self._cached()
         own, source = self._loaded.cases(), self._loaded.case_source
-        self._free_drawn()
+        self._free_drawn(before)
         return {"op": "cases", "cases": None if own is None else list(map(described_case, own)), "source": source}
 
     def use_case(self, message: Message) -> Message:
@@ -148,7 +149,7 @@ class Runner:
     def inputs(self, message: Message) -> Message:
         """The source's inputs for each seed, else inferred ones, for `export`. Sets of one structure are sent once."""
         sets: list[list[Any]] = []
-        note = None
+        note, before = None, self._cached()
         for seed in message["seeds"]:
             own = self._loaded.own_inputs(int(seed))
             if own is None and message["infer"]:
@@ -157,7 +158,7 @@ class Runner:
                 return {"op": "value", "value": None, "note": None}
             sets.append(own)
         sets = self._retain(sets)
-        self._free_drawn()
+        self._free_drawn(before)
         same_structure = len(set(map(repr, sets))) == 1  # -0.0, 0 and False are equal, but are different arguments.
         return {
             "op": "value",
@@ -401,10 +402,18 @@ class Runner:
         if self.target.is_cuda:
             torch.empty((), device=self.target.device)
 
-    def _free_drawn(self) -> None:
-        """Gives back what drawing left cached, if that is large: it may take several times what it returns."""
-        if self.target.is_cuda and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= LARGE:
+    def _free_drawn(self, before: int) -> None:
+        """Gives back what drawing left cached beyond `before`, if that is large: it may take several times what it
+        returns.
+
+        What windows left cached stays, because the next window would allocate it again.
+        """
+        if self._cached() - before >= LARGE:
             self._free_cached()
+
+    def _cached(self) -> int:
+        """Device memory in bytes that torch holds for later tensors."""
+        return torch.cuda.memory_reserved() - torch.cuda.memory_allocated() if self.target.is_cuda else 0
 
     def _free_cached(self) -> None:
         """Gives back the device memory that torch caches."""

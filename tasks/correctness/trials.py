@@ -44,6 +44,8 @@ from validation.evidence.precision_estimate import precision_finding
 from validation.evidence.weak_reference import FixedOutputs, weak_reference
 
 PRECISION_S = 5.0
+REPEAT_S = 1.0
+"""Time that a job must have left, in s, for two more windows of the reference."""
 RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
     "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
@@ -172,6 +174,12 @@ class Trials:
                 check_first_call(self.kernel_runs, windows)
         if not (self.right or self._boundary_excuses.failed):
             self._check_reference_repeats(slots[owner.role], windows[owner.role])
+
+    def explain_late_mistake(self, slots: dict[str, Slots]) -> None:
+        """Tell, of a candidate that windows found wrong after it was valid, if its reference is to blame."""
+        reference = self.kernel_runs[0]
+        if len(self.kernel_runs) > 1 and not self._boundary_excuses.failed and self.budget.fits(REPEAT_S):
+            self._check_reference_repeats(slots[reference.role], self.run_window(reference, slots))
 
     def fill(self, slots: dict[str, Slots]) -> None:
         """Fill every call with fresh inputs; if drawing is too expensive, with mixed sets, or with repeated ones."""

@@ -98,6 +98,7 @@ class Timekeeper:
         while (measurement := self._measure(size)) is None:
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
+            self.rounds.explain_late_mistake(measurement.slots)
             return
         self._measurement = measurement
         self._circumstances = {c.role: self._circumstances_of(c, measurement) for c in self.kernel_runs}

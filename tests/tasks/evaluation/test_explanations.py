@@ -144,6 +144,21 @@ def test_a_random_change_of_an_input_is_no_measure(
     assert told or Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY) in flags(report)
 
 
+@pytest.mark.parametrize(("answer", "told"), [("x", True), ("x if self.calls < 25 else x + 1", False)])
+def test_a_reference_whose_answers_depend_on_earlier_calls_is_told_in_windows_too(
+    worker: WorkerContext, answer: str, told: bool
+) -> None:
+    counting = (
+        "class {}:\n    calls = 0\n    def forward(self, x):\n        self.calls += 1\n        return {}\n"
+        "def get_inputs():\n    return [torch.rand(8)]\n"
+    )
+    reference = "x if self.calls < 25 else x + self.calls" if told else "x"
+    outcome = judged(worker, counting.format("ModelNew", answer), counting.format("Model", reference)).outcome
+    assert outcome.status is Status.WRONG_RESULT and outcome.comparison is not None
+    assert outcome.comparison.calls > outcome.comparison.calls_passed > 0, "valid, then wrong"
+    assert (RANDOM_REFERENCE in (outcome.message or "")) is told
+
+
 @pytest.mark.parametrize(
     ("written", "status", "flagged"),
     [
