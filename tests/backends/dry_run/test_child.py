@@ -48,12 +48,23 @@ class ModelNew(nn.Module):
             self.extension = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
         return x + self.extension.function(1)
 """
+OTHER_NAMES = """
+import time, uuid
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = load_inline(name=f"late_{uuid.uuid4().hex}", no_implicit_headers=True, cpp_sources=SOURCE)
+    def forward(self, x):
+        other = SOURCE.replace("+ 1", "+ 10")
+        self.other = load_inline(f"late_{time.time_ns()}", other, no_implicit_headers=True)
+        return x + self.one.function(1) + self.other.function(1)
+"""
 TWO = """
 class ModelNew(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.one = load_inline(name="late_one", no_implicit_headers=True, cpp_sources=SOURCE)
-        self.other = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE)
+        self.other = load_inline(name="late", no_implicit_headers=True, cpp_sources=SOURCE + "// the other")
     def forward(self, x):
         return x + self.one.function(0) + self.other.function(0)
 def get_init_inputs():
@@ -98,6 +109,15 @@ def test_it_is_there_before_the_device_is_held(text: str, names: list[str], tmp_
         return
     executable = in_runner(given, tmp_path, artifact)
     assert executable.call([torch.ones(2, 2)]).tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert list(executable.compiled) == []
+
+
+def test_names_that_change_are_there_too_and_none_is_the_other_s(tmp_path: Path) -> None:
+    given = late(OTHER_NAMES + "def get_inputs(): return [torch.ones(2, device='cuda')]")
+    artifact = in_builder(given, tmp_path, H200)
+    assert len(artifact.facts["extensions"]) == 2
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2)]).tolist() == executable.call([torch.ones(2)]).tolist() == [14.0, 14.0]
     assert list(executable.compiled) == []
 
 
