@@ -29,7 +29,7 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
 
     Raises NotInterpreted where torch.compile traces the launch: its tensors have no numbers to compute with.
     """
-    if any(isinstance(value, FakeTensor) for value in (*args, *kwargs.values())):
+    if _is_traced((*args, *kwargs.values())):
         raise NotInterpreted("a launch that torch.compile traces")
     if callable(executor.grid):
         named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
@@ -40,6 +40,13 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
     # Dynamo follows the calls of a compiled function, and fails at the interpreter's.
     run = _outside_dynamo() if "torch._dynamo" in sys.modules else _original_call
     run(executor, *args, **kwargs)
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether an argument is a fake tensor, or has one: a tuple, a descriptor, or a tensor that Triton reinterprets."""
+    if isinstance(value, tuple):
+        return any(map(_is_traced, value))
+    return isinstance(getattr(value, "base", value), FakeTensor)
 
 
 @cache

@@ -137,10 +137,14 @@ def double(x_ptr, out_ptr, SIZE: tl.constexpr):
     at = tl.arange(0, SIZE)
     tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
 
+@triton.jit
+def double_pair(pair, SIZE: tl.constexpr):
+    double(pair[0], pair[1], SIZE)
+
 @torch.library.triton_op("test_patches::doubled", mutates_args={})
 def doubled(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
-    torch.library.wrap_triton(double)[(1,)](x, out, SIZE=x.numel())
+    torch.library.wrap_triton(LAUNCHED)[(1,)](GIVEN, SIZE=x.numel())
     return out
 
 @torch.compile(fullgraph=True)
@@ -433,9 +437,13 @@ def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
         answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
 
 
-def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(answer: Answer) -> None:
+@pytest.mark.parametrize(("name", "arguments"), [("double", "x, out"), ("double_pair", "(x, out)")])
+def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(
+    name: str, arguments: str, answer: Answer
+) -> None:
+    source = TRACED.replace("LAUNCHED", name).replace("GIVEN", arguments)
     with pytest.raises(AssertionError, match=r"^unsupported: .*cannot do this \(.*NotInterpreted: a launch that"):
-        answer(launched, TRACED, torch.ones(SIZE))
+        answer(launched, source, torch.ones(SIZE))
 
 
 COMPILED = """
