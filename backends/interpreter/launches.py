@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
+import triton
 from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
-from triton.runtime.interpreter import GridExecutor
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction, interpreter_builder
 
 from backends.source.error_report import NotInterpreted, asks_for_gpu
 
 _original_call = GridExecutor.__call__
+_original_run = InterpretedFunction.run
 _original_autotuned_run = Autotuner.run
 
 
 def install() -> None:
     """Patches this process and its forks."""
+    InterpretedFunction.run = _run
     GridExecutor.__call__ = _launch
     Autotuner.run = _run_first_configuration
+
+
+def _run(function: Any, *args: Any, **kwargs: Any) -> None:
+    """Has assertions count where they do on a GPU: where the launch, the kernel or the environment asks for it."""
+    asked = kwargs.get("debug", function.kwargs.get("debug")) or triton.knobs.runtime.debug
+    interpreter_builder.options = replace(interpreter_builder.options, debug=bool(asked))
+    _original_run(function, *args, **kwargs)
 
 
 def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:

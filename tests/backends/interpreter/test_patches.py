@@ -469,6 +469,50 @@ def test_a_launch_in_a_function_under_torch_compile(answer: Answer) -> None:
     assert torch.equal(answer(launched, COMPILED, x), 2 * x + 1)
 
 
+ASSERTS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jitDECORATED
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + at)
+    STATEMENT
+    tl.store(out_ptr + at, 2 * x)
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(1,)](x, out, SIZE=x.numel(), OPTIONS)
+    return out
+"""
+ASSERTIONS = [
+    'tl.device_assert(x > 0, "some are not positive")',
+    'tl.device_assert(x > 0, "some are not positive", mask=at < SIZE // 2)',
+    'assert x > 0, "some are not positive"',
+    'assert tl.max(x) > 0, "some are not positive"',
+]
+
+
+@pytest.mark.parametrize("statement", ASSERTIONS)
+@pytest.mark.parametrize(("decorated", "options"), [("", "debug=True"), ("(debug=True)", "")])
+def test_assertions_fail_where_a_launch_asks_for_them(
+    statement: str, decorated: str, options: str, answer: Answer
+) -> None:
+    source = ASSERTS.replace("DECORATED", decorated).replace("OPTIONS", options).replace("STATEMENT", statement)
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, source, x.abs() + 1), 2 * (x.abs() + 1))
+    with pytest.raises(AssertionError, match=r"^runtime_error: .*some are not positive"):
+        answer(launched, source, -x.abs())
+
+
+@pytest.mark.parametrize("statement", ASSERTIONS)
+def test_assertions_are_not_looked_at_without_debug(statement: str, answer: Answer) -> None:
+    source = ASSERTS.replace("DECORATED", "").replace("OPTIONS", "").replace("STATEMENT", statement)
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, source, -x.abs()), -2 * x.abs())
+
+
 PERSISTENT = """
 import torch
 import triton
