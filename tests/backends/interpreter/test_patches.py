@@ -583,6 +583,13 @@ def test_a_grid_that_is_a_number_says_what_it_has_to_be(answer: Answer) -> None:
         answer(launched, LAUNCHED.replace("GRID", "4"), drawn(torch.float32)[0])
 
 
+def test_a_grid_that_asks_for_an_unknown_argument_is_told_the_names(answer: Answer) -> None:
+    source = LAUNCHED.replace("GRID", "lambda meta: (triton.cdiv(meta['size'], meta['BLOCK_SIZE']),)")
+    names = r"KeyError: 'BLOCK_SIZE' \(the function gets the kernel's arguments by their names: "
+    with pytest.raises(AssertionError, match=rf"^runtime_error: .*{names}x_ptr, out_ptr, size, BLOCK\)"):
+        answer(launched, source, drawn(torch.float32)[0])
+
+
 AUTOTUNED = """
 import torch
 import triton
