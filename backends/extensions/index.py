@@ -18,7 +18,7 @@ import torch
 INDEX, REFUSALS = "built.json", "refused.json"
 TEMPORARY = Path("/tmp")
 _VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
-"""What may change the code that compilers make of a call."""
+"""Variables of the environment by which compilers make other code of the same call."""
 _FLAGS = ("extra_cflags", "extra_cuda_cflags", "extra_ldflags")
 _READS = re.compile(r"(?:^|[ ,])(?:-[Ii]|--(?:pre-)?include|-optf|--options-file|@)")
 """A compiler option that names headers or a file of options."""
@@ -65,7 +65,7 @@ class BuiltExtensions:
         return (
             arguments.get("is_python_module", True)
             and not ("TORCH_LIBRARY" in code and "TORCH_EXTENSION_NAME" in _BINDING.sub("", code))
-            and all(found[1] == "<" or (found[1] and not has_folder) for found in _INCLUDE.finditer(code))
+            and all(include[1] == "<" or (include[1] and not has_folder) for include in _INCLUDE.finditer(code))
             and all(self._within_job(path) is None for path in arguments.get("extra_include_paths") or [])
             and not any(_READS.search(str(flag)) for flags in _FLAGS for flag in arguments.get(flags) or [])
         )
