@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 TIMEOUT_NEAR = "the timeout was near"
-"""The words in each message of a flag whose code is in `CUT_SHORT`."""
+"""The words about whatever the request's `timeout` prevented."""
 
 
 class FlagCode(StrEnum):
@@ -475,7 +475,7 @@ Figures = Mapping[str, str | float | None]
 
 @dataclass(frozen=True)
 class Flag:
-    """One warning. `data` holds the figures of the message, JSON-ready and flat, with units in the names."""
+    """One warning. `data` holds the figures, JSON-ready and flat, with units in the names."""
 
     code: FlagCode
     message: str

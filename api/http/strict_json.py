@@ -24,6 +24,8 @@ _BEYOND_ASCII = re.compile(rb"[\x80-\xff]|\\u(?!00[0-7])")
 _FOUR_BYTES = re.compile(rb"[\xf0-\xff]")
 _TOO_MANY = f"the body holds more than {MAX_VALUES} values; send tensors inline as data_b64"
 _TOO_DEEP = f"the body is nested more than {MAX_DEPTH} levels deep; send a flatter one"
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""First bytes of gzip and of Zstandard, which are not UTF-8."""
 _CONTROL = "Invalid control character"
 
 Path = tuple[str | int, ...]
@@ -69,6 +71,8 @@ def _values(raw: bytes | bytearray) -> tuple[Any, str | None]:
         text = raw.decode("utf-8-sig")
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object), None
     except UnicodeDecodeError as error:
+        if raw.startswith(_COMPRESSED):
+            return None, "the body is compressed, which the service does not take; send the JSON itself"
         return None, f"the body is not UTF-8: {error.reason} at byte {error.start}; encode it so"
     except json.JSONDecodeError as error:
         return None, _not_json(error)
@@ -185,4 +189,6 @@ def _check_text(text: str, path: list[str | int] | Path) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise BodyError(f"the text holds a lone surrogate at character {error.start}", tuple(path)) from None
+            line, column = text.count("\n", 0, error.start) + 1, error.start - text.rfind("\n", 0, error.start)
+            where = f"{ascii(text[error.start])[1:-1]} at line {line}, column {column}"
+            raise BodyError(f"the text holds a lone surrogate, {where}; replace it", tuple(path)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -46,6 +47,8 @@ _CPP_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*", re.ASCII)
 """The names that may become part of the C++ that the service adds to a source: no report shows that text."""
 WAY_OUT = " (Python that launches it needs none: call that function kernel_fn, or name it in metadata.function_name)"
 _FILE_NAME = re.compile(r"[\w./\\~ -]{1,200}\.(?:py|cu|cuh|cpp|json)")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}+={0,2}\s*+")
+"""No kernel consists of these characters: it has brackets or a colon."""
 _MESSAGES = {"type": "must be a JSON object with `source_code` and `kernel_type`"}
 
 
@@ -57,6 +60,15 @@ def _check_source(source: str) -> None:
         raise ValidationError(f"has {len(source)} characters; at most {cap} bytes of UTF-8 are taken")
     if (size := len(source.encode())) > cap:
         raise ValidationError(f"is {size} bytes of UTF-8; at most {cap} are taken")
+    if _BASE64.fullmatch(source) and _decodes(source):
+        raise ValidationError("is encoded as base64; send the text itself")
+
+
+def _decodes(source: str) -> bool:
+    try:
+        return "(" in base64.b64decode(f"{source}==").decode()
+    except ValueError:
+        return False
 
 
 class KernelSchema(ObjectSchema):

@@ -17,6 +17,14 @@ import torch
 
 INDEX, REFUSALS = "built.json", "refused.json"
 TEMPORARY = Path("/tmp")
+_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+"""Variables of the environment by which compilers make other code of the same call."""
+_FLAGS = ("extra_cflags", "extra_cuda_cflags", "extra_ldflags")
+_READS = re.compile(r"(?:^|[ ,])(?:-[Ii]|--(?:pre-)?include|-optf|--options-file|@)")
+"""A compiler option that names headers or a file of options."""
+_INCLUDE = re.compile(r'#\s*(?:include|import)\s*(?:([<"])\w)?')
+"""The name in group 1 is a system header's, or one beside the file; a macro's or a path's is in no group."""
+_BINDING = re.compile(r"PYBIND11_MODULE\s*\(\s*TORCH_EXTENSION_NAME")
 
 
 class BuiltExtensions:
@@ -34,17 +42,33 @@ class BuiltExtensions:
         if place is not None and (not isinstance(place, str | Path) or self._within_job(place) is None):
             return None
         sources = arguments.get("sources") or []
-        paths = [sources] if isinstance(sources, (str, Path)) else sources
-        if arguments.get("is_python_module", True):
-            # Sources name a module after their process, which is another in the builder: f"relu_{os.getpid()}".
-            arguments = arguments | {"name": re.sub(rf"_{os.getpid()}$", "_own", str(arguments.get("name")))}
         try:
-            contents = [hashlib.blake2b(Path(path).read_bytes()).hexdigest() for path in paths]
-            text = json.dumps([function, arguments, contents], sort_keys=True, default=str)
+            paths = [Path(path) for path in ([sources] if isinstance(sources, (str, Path)) else sources)]
+            contents = [path.read_text("latin-1") for path in paths]
+            if self._is_whole(arguments, contents):
+                # The runner may draw another name or folder than the builder: f"relu_{uuid4()}", mkdtemp().
+                arguments = arguments | {"name": None, "build_directory": None, "sources": [p.suffix for p in paths]}
+            variables = [os.getenv(name) for name in _VARIABLES]  # noqa: TID251 - the compilers' own
+            text = json.dumps([function, arguments, contents, variables], sort_keys=True, default=str)
             text = text.replace(str(self._folder.parent), ".")
         except (OSError, TypeError, ValueError):
             return None
         return hashlib.blake2b(text.encode(errors="replace")).hexdigest()
+
+    def _is_whole(self, arguments: dict[str, Any], contents: list[str]) -> bool:
+        """Whether a module's texts and options alone make its code: neither its name nor a file that the job may
+        change."""
+        inline = [arguments.get(name) or [] for name in ("cpp_sources", "cuda_sources")]
+        texts = contents + [text for each in inline for text in ([each] if isinstance(each, str) else each)]
+        has_folder = bool(contents) or arguments.get("build_directory") is not None
+        code = "\n".join(texts)
+        return (
+            arguments.get("is_python_module", True)
+            and not ("TORCH_LIBRARY" in code and "TORCH_EXTENSION_NAME" in _BINDING.sub("", code))
+            and all(include[1] == "<" or (include[1] and not has_folder) for include in _INCLUDE.finditer(code))
+            and all(self._within_job(path) is None for path in arguments.get("extra_include_paths") or [])
+            and not any(_READS.search(str(flag)) for flags in _FLAGS for flag in arguments.get(flags) or [])
+        )
 
     def files(self) -> dict[str, Path]:
         """The library that each call built, by the call's key, where the file exists."""

@@ -1,4 +1,4 @@
-"""Has Triton's interpreter apply `and`, `or`, `not`, `min` and `max` to the elements of blocks as its compiler does."""
+"""Has Triton's interpreter treat `and`, `or`, `not`, `min`, `max`, `assert` of blocks as its compiler does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 _COMBINED, _NEGATED, _CALLED = "_kernel_eval_combined", "_kernel_eval_negated", "_kernel_eval_called"
+_ASSERTED = "_kernel_eval_asserted"
 
 
 def install() -> None:
@@ -20,6 +21,7 @@ def install() -> None:
     setattr(interpreter, _COMBINED, _combined)
     setattr(interpreter, _NEGATED, _negated)
     setattr(interpreter, _CALLED, _called)
+    setattr(interpreter, _ASSERTED, _asserted)
 
 
 class _Rewriting(interpreter.ASTTransformer):  # type: ignore[misc]
@@ -27,6 +29,12 @@ class _Rewriting(interpreter.ASTTransformer):  # type: ignore[misc]
         node.value = self.visit(node.value)
         rewritten: ast.AST = super().visit_Assign(node)
         return rewritten
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """Only `tl.device_assert` looks at all elements, and only where a launch asks for assertions."""
+        self.generic_visit(node)
+        asserted = _call(_ASSERTED, node.test, node.msg or ast.Constant(""))
+        return ast.copy_location(ast.Expr(asserted), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -62,6 +70,11 @@ def _combined(operator: str, *operands: Callable[[], Any]) -> Any:
         elif bool(value) is (operator == "or"):  # A constexpr beside a block decides all elements or none.
             return value
     return result
+
+
+def _asserted(condition: Any, message: Any) -> None:
+    semantic = interpreter.interpreter_semantic
+    semantic.device_assert(semantic.to_tensor(condition), message, None)
 
 
 def _called(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

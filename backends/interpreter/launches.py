@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
+import triton
 from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
-from triton.runtime.interpreter import GridExecutor
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction, interpreter_builder
 
 from backends.source.error_report import NotInterpreted, asks_for_gpu
 
 _original_call = GridExecutor.__call__
+_original_run = InterpretedFunction.run
 _original_autotuned_run = Autotuner.run
 
 
 def install() -> None:
     """Patches this process and its forks."""
+    InterpretedFunction.run = _run
     GridExecutor.__call__ = _launch
     Autotuner.run = _run_first_configuration
+
+
+def _run(function: Any, *args: Any, **kwargs: Any) -> None:
+    """Has assertions count where they do on a GPU: where the launch, the kernel or the environment asks for it."""
+    asked = kwargs.get("debug", function.kwargs.get("debug")) or triton.knobs.runtime.debug
+    interpreter_builder.options = replace(interpreter_builder.options, debug=bool(asked))
+    _original_run(function, *args, **kwargs)
 
 
 def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
@@ -29,7 +40,7 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
 
     Raises NotInterpreted where torch.compile traces the launch: its tensors have no numbers to compute with.
     """
-    if any(isinstance(value, FakeTensor) for value in (*args, *kwargs.values())):
+    if _is_traced((*args, *kwargs.values())):
         raise NotInterpreted("a launch that torch.compile traces")
     if callable(executor.grid):
         named = {name: value for name, value in kwargs.items() if name in executor.arg_names}
@@ -40,6 +51,13 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
     # Dynamo follows the calls of a compiled function, and fails at the interpreter's.
     run = _outside_dynamo() if "torch._dynamo" in sys.modules else _original_call
     run(executor, *args, **kwargs)
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether an argument is a fake tensor, or has one: a tuple, a descriptor, or a tensor that Triton reinterprets."""
+    if isinstance(value, tuple):
+        return any(map(_is_traced, value))
+    return isinstance(getattr(value, "base", value), FakeTensor)
 
 
 @cache

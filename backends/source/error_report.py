@@ -55,6 +55,8 @@ _FOR_CUDA_ONLY = re.compile(
     r"with arguments from the 'CPU' backend.*only available for these backends: \[CUDA\b", re.DOTALL
 )
 """An operator, of torch.library too, that has a CUDA implementation and none for host tensors."""
+_CALL_FOR_A_LAUNCH = ("triton/runtime/jit.py", "triton/runtime/autotuner.py", "backends/interpreter/launches.py")
+"""Files that call a source's function for a grid, a heuristic or a configuration, with the launch's arguments."""
 _NO_GRADIENT = "does not require grad"
 _NOT_INTERPRETED = "inline_asm_elementwise"
 _INTERPRETER_LACKS = re.compile(
@@ -100,7 +102,8 @@ def fault(
     if (part := _operators_part(error, log, folder, target)) is not None:
         message = f"{doing}: {headline}: {part}"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.PART)
-    message = f"{doing}: {headline}{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}"
+    hints = f"{_build_advice(error, log, folder)}{_temporary_hint(error, folder)}{_launch_hint(error)}"
+    message = f"{doing}: {headline}{hints}"
     if not target.is_cuda and _is_beyond_interpreter(error):
         message = f"{NO_DEVICE}, and Triton's interpreter, which takes its place, cannot do this ({message})"
         return KernelFault(Status.UNSUPPORTED, message, log, compiled=compiled, lacks=Lack.GPU)
@@ -170,6 +173,16 @@ def _temporary_hint(error: BaseException, folder: Path) -> str:
         if os.path.samefile(_TEMPORARY, folder):
             return ""
     return f" ({NO_TEMPORARY})"
+
+
+def _launch_hint(error: BaseException) -> str:
+    """The names of the launch's arguments, where a function for its grid or configuration asked for another."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if type(error) is not KeyError or len(frames) < 2 or not frames[-2].f_code.co_filename.endswith(_CALL_FOR_A_LAUNCH):
+        return ""
+    names = next((value for value in frames[-1].f_locals.values() if type(value) is dict), {})
+    listed = ", ".join(map(str, names))[:MAX_CHARS]
+    return f" (the function gets the kernel's arguments by their names: {listed})"
 
 
 def gradient_hint(error: BaseException) -> str:

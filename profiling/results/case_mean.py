@@ -14,7 +14,6 @@ from profiling.stats.statistics import measured
 from profiling.stats.stopping_rule import Stop
 
 METHOD = "geometric mean over {count} cases"
-MESSAGE = "time and speed-up are geometric means over {count} cases; `cases` has each one"
 
 
 def mean_timing(each: Sequence[Timing], names: Sequence[str]) -> Timing:
@@ -36,7 +35,7 @@ def mean_timing(each: Sequence[Timing], names: Sequence[str]) -> Timing:
         calls=sum(one.calls for one in each),
         resolution_us=max(one.resolution_us for one in each),
         distribution="none",
-        flags=[Flag(FlagCode.MEAN_OF_CASES, MESSAGE.format(count=count), {"cases": count}), *_flags(each, names)],
+        flags=[Flag.of(FlagCode.MEAN_OF_CASES, cases=count), *_flags(each, names)],
         single_call_ms=None,
         relative_ci=sum(half_widths) / count if len(half_widths) == count else None,
         stop_reason=next((one.stop_reason for one in each if one.stop_reason == Stop.TIMEOUT), first.stop_reason),

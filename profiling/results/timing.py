@@ -43,7 +43,7 @@ def render_timing(windows: KernelWindows, estimate: TimeEstimate, circumstances:
     shapes, misfits = _event_shapes(samples)
     shape = np.concatenate(shapes) if shapes and not misfits and not bounded else None
     possible = [
-        _upper_bound(level) if bounded else None,
+        Flag.of(FlagCode.UPPER_BOUND, call_ms=level) if bounded else None,
         # On a CPU the operating system interrupts a call at any moment: that noise says nothing about the kernel.
         events_misfit(misfits, len(samples.event_samples)) if setup.is_cuda else None,
         estimate.early_start.flag,
@@ -79,11 +79,6 @@ def render_timing(windows: KernelWindows, estimate: TimeEstimate, circumstances:
         window_ms=[rounded(ms) for ms in net[listed] / setup.calls],
         excluded_windows=[position for position, window in enumerate(listed) if not estimate.used[window]],
     )
-
-
-def _upper_bound(call_ms: float) -> Flag:
-    message = "too short to measure here: the time is only an upper bound; give the kernel more work per call"
-    return Flag(FlagCode.UPPER_BOUND, message, {"call_ms": call_ms})
 
 
 def _excluded(excluded: int, windows: int) -> Flag:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZipFile
@@ -117,8 +118,13 @@ class BuildCache:
         An OSError means that there is no room for it here, and says nothing about the archive.
         """
         try:
-            if not self._store_archive(key, lambda file: file.write(content)):
-                raise ValueError("its files are not those that were written")
+            with self._unpacked(BytesIO(content), key) as (note, folder):
+                paths = build_archive.plain(folder)
+                if paths is None:
+                    raise ValueError("its files cannot be read")
+                write = partial(build_archive.write, note=note, folder=folder, paths=paths)
+                if not self._store_archive(key, write, note.digest):
+                    raise ValueError("its files are not those that were written")
         except OSError as error:
             if error.errno in _OF_THE_ARCHIVE:
                 raise ValueError(f"it cannot be unpacked: {error}") from error
@@ -128,8 +134,8 @@ class BuildCache:
         """The path of the build's archive, if cached. The file may be replaced or removed, but never changes."""
         return self._entries / f"{key}.zip"
 
-    def _store_archive(self, key: str, write: Callable[[BinaryIO], object], sealed: str | None = None) -> bool:
-        """Store an archive if its files match its note, or `sealed`; returns whether they do."""
+    def _store_archive(self, key: str, write: Callable[[BinaryIO], object], sealed: str) -> bool:
+        """Store an archive if its files match `sealed`; returns whether they do: they may change while copied."""
         descriptor, name = tempfile.mkstemp(prefix=".draft-", dir=self._entries)
         draft = Path(name)
         try:
@@ -137,14 +143,23 @@ class BuildCache:
                 write(file)
             if draft.stat().st_size > self._limit:  # It would evict all other builds, and then itself.
                 raise OSError(errno.EFBIG, "it is larger than all builds together may be (BUILD_CACHE_MIB)")
-            if not _holds(draft, key, sealed, self._entries):
-                return False
+            with self._unpacked(draft, key) as (_, copy):
+                if digest(copy).hex() != sealed:
+                    return False
             draft.chmod(0o400)
             draft.rename(self.archive(key))
         finally:
             draft.unlink(missing_ok=True)
         self._evict()
         return True
+
+    @contextmanager
+    def _unpacked(self, file: Path | BytesIO, key: str) -> Iterator[tuple[Note, Path]]:
+        """An archive's note, and a folder with its files, which is removed at the end."""
+        with tempfile.TemporaryDirectory(prefix=".check-", dir=self._entries) as name, ZipFile(file) as archive:
+            note = build_archive.read_note(archive, key)
+            build_archive.unpack(archive, Path(name))
+            yield note, Path(name)
 
     def _evict(self) -> None:
         entries = []
@@ -162,11 +177,3 @@ class BuildCache:
 def key_of(parts: list[Any]) -> str:
     """The key of a build: a digest of everything that its result depends on (JSON-ready)."""
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=20).hexdigest()
-
-
-def _holds(draft: Path, key: str, sealed: str | None, parent: Path) -> bool:
-    """Whether the archive's files match the digest: they may have changed while they were copied."""
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as name, ZipFile(draft) as archive:
-        note = build_archive.read_note(archive, key)
-        build_archive.unpack(archive, Path(name))
-        return digest(Path(name)).hex() == (sealed or note.digest)

@@ -21,7 +21,7 @@ from typing import TypeVar, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tasks.builds.archive import UNREADABLE
+from tasks.builds.archive import UNREADABLE, deflated
 from tasks.builds.local_cache import BuildCache
 from tasks.jobs.job_scripts import SHARED
 from tasks.node.lua_script import LuaScript
@@ -92,12 +92,12 @@ class SharedBuilds:
     def share(self, key: str, archive: Path) -> bool:
         """Share a cached build with other nodes; False if that fails."""
         try:
-            if archive.stat().st_size > min(MAX_PACKED_BYTES, self._limit):
-                log.info("build %s: too large to be shared", key)
-                return False
-            packed = archive.read_bytes()
-        except OSError as error:
+            packed = deflated(archive)
+        except UNREADABLE as error:
             log.warning("the build %s is not shared: %s", key, error)
+            return False
+        if len(packed) > min(MAX_PACKED_BYTES, self._limit):
+            log.info("build %s: too large to be shared", key)
             return False
         return self._try("a build is not shared", partial(self._store, key, packed)) is not None
 

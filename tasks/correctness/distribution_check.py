@@ -129,7 +129,7 @@ class DistributionCheck:
             return Flag(FlagCode.DISTRIBUTION_KERNEL_FAILED, "the kernel had failed before")
         if not self._trials.budget.fits(2 * self._call_s):
             return Flag.of(FlagCode.DISTRIBUTION_TIMEOUT)
-        spent = Flag(FlagCode.DISTRIBUTION_TIME_LIMIT, f"the others had taken {BUDGET_S:g} s", {"limit_s": BUDGET_S})
+        spent = Flag.of(FlagCode.DISTRIBUTION_TIME_LIMIT, limit_s=BUDGET_S)
         return spent if now > self._until else None
 
     def _check(self, distribution: Distribution) -> dict[str, Flag]:

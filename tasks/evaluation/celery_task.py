@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from domain.fault import LOST_EXIT, InfrastructureFault, JobCancelled, Unproven
 from domain.job import Stage
 from domain.request import Request
@@ -73,9 +75,17 @@ def execute(
         show(claim)
     with about(job_id=claim.job_id, attempt=claim.attempt, task_id=message.id):
         verdict = _attempt(records, pulse, claim, pipeline)
-    if claim.attempt == MAX_ATTEMPTS:
-        end_pause(records)  # The reconciler would let the next job wait for up to two seconds.
+        if claim.attempt == MAX_ATTEMPTS:
+            _end_next_pause(records)
     return verdict
+
+
+def _end_next_pause(records: JobStore) -> None:
+    """Let the next paused job begin; the reconciler would let it wait for up to two seconds."""
+    try:
+        end_pause(records)
+    except RedisError as error:  # This attempt has ended, and is recorded: the task must not fail.
+        log.warning("the reconciler will end the next job's pause: %s: %s", type(error).__name__, error)
 
 
 def _show_in_flower(task: Any, claim: Claim) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise
 
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.request import Request
 from domain.result import DeviceReport, Outcome, Report, Status, Timing
 from domain.speed.headroom import headroom
@@ -30,7 +30,6 @@ RESERVE_S = 1.0
 DEVICE_S, FEWEST_PAIRS = 1.9, 3
 """Device seconds after which a comparison starts no more pairs of processes, and the minimum number of pairs. With the
 end of its runners that is 2 s. Three pairs find 97 % of twins that take 2 % longer, four 99.8 % (docs/adr/0021)."""
-IN_FEWER = f"judged in {{done}} of {{asked}} processes, as {TIMEOUT_NEAR}: the interval is wider for it"
 ELSEWHERE = "{message} (in the {done} processes before this one it passed)"
 
 
@@ -52,7 +51,8 @@ def evaluate_in_processes(run: Callable[[Request, Queues], Report], request: Req
     tries_again = 1 + secrets.randbelow(max(fewest - 1, 1))
     while len(reports) < request.processes and _is_timed(report):
         if not _time_left_for_another(reports, request):
-            return _with_flag(_merge(reports), _in_fewer(len(reports), request.processes))
+            counts = {"processes": len(reports), "requested_processes": request.processes}
+            return _with_flag(_merge(reports), Flag.of(FlagCode.FEWER_PROCESSES, **counts))
         if request.reference is not None and _device_time_used(reports):
             return _stopped_by_device_time(_merge(reports))
         queues = replace(queues, spent_s=report.spent_s, held_s=report.device.held_s, final=True)
@@ -186,11 +186,6 @@ def _stopped(outcome: Outcome) -> Outcome:
     if timing is None or timing.stop_reason == Stop.TIMEOUT:
         return outcome
     return replace(outcome, timing=replace(timing, stop_reason=Stop.DEVICE_TIME.value))
-
-
-def _in_fewer(done: int, requested: int) -> Flag:
-    message = IN_FEWER.format(done=done, asked=requested)
-    return Flag(FlagCode.FEWER_PROCESSES, message, {"processes": done, "requested_processes": requested})
 
 
 def _with_flag(report: Report, flag: Flag) -> Report:

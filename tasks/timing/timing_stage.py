@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from domain.kernel_guess import uses_triton
 from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN
@@ -309,7 +309,7 @@ class Timekeeper:
         }
         possible = [
             *(Flag.of(code) for code, is_so in applies.items() if is_so),
-            _stopped_by_timeout(windows) if measurement.stop is Stop.TIMEOUT else None,
+            Flag.of(FlagCode.STOPPED_BY_TIMEOUT, windows=windows) if measurement.stop is Stop.TIMEOUT else None,
             *(measurement.own_flags if is_candidate else ()),
             *flags.retaken_windows(self._retry.reasons, self._retry.suppressed, windows),
             flags.others_on_the_card(state),
@@ -346,11 +346,6 @@ class Timekeeper:
 def _half_width(samples: dict[str, Samples]) -> float:
     each = [estimate(KernelWindows(usual)) for usual in samples.values()]
     return pairs_half_width(*each) if len(each) > 1 else each[0].half_width
-
-
-def _stopped_by_timeout(windows: int) -> Flag:
-    message = f"stopped after window {windows}: {TIMEOUT_NEAR}"
-    return Flag(FlagCode.STOPPED_BY_TIMEOUT, message, {"windows": windows})
 
 
 def _isolated_window(reference: KernelRun, measurement: _Measurement) -> Window | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
+from domain.flags import Flag, FlagCode
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_fit
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import GateClosed
@@ -19,10 +19,6 @@ LEAST_MS = 0.02
 """Minimum time of a call, in ms, if it is measured in a window of few calls."""
 MOST_TIMES = 2
 """Maximum number of times that a job's windows are enlarged."""
-FEW_CALLS = (
-    "the kernel allows no more than {calls} calls in a window, and taking windows again did not help or "
-    f"{TIMEOUT_NEAR}: the error of a window is a large part of its time"
-)
 
 
 class WindowSize:
@@ -65,7 +61,7 @@ class WindowSize:
         if not self._limited_by_candidate(calls, call_ms):
             return None
         if not has_time or self._enlarged == MOST_TIMES:
-            return Flag(FlagCode.FEW_CALLS_PER_WINDOW, FEW_CALLS.format(calls=calls), {"calls_per_window": calls})
+            return Flag.of(FlagCode.FEW_CALLS_PER_WINDOW, calls_per_window=calls)
         self._enlarged += 1
         self._rounds.candidate.cap_estimate(call_ms)
         self.stream([self._rounds.candidate.role])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import socket
 import time
@@ -386,7 +387,11 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"kernel": "\xed\xa0\x80"}', "not UTF-8"),
     ('{"kernel": 1}'.encode("utf-16"), "not"),
     (b'{"kernel": {"source_code": "a\\u0000b"}}', "kernel -> source_code"),
-    (b'{"kernel": {"source_code": "\\ud800"}}', "kernel -> source_code"),
+    (
+        b'{"kernel": {"source_code": "x\\n# \\ud800"}}',
+        "kernel -> source_code: the text holds a lone surrogate, \\ud800 at line 2, column 3; replace it",
+    ),
+    (gzip.compress(b'{"kernel": 1}'), "the body is compressed, which the service does not take; send the JSON itself"),
     (b'{"kernel": {"\\udfff": 1}}', "lone surrogate"),
     (b'{"kernel": {"io": 1, "a": [{"b": 1, "\\u0062": 2}], "io": 1}}', "kernel -> io: is given more than once"),
     (b'{"jobs": [{}, {"kernel": {}, "kernel": 1}]}', "jobs -> 1 -> kernel: is given more than once"),
@@ -403,6 +408,18 @@ def test_bodies_that_are_no_json_object(client: FlaskClient, path: str, raw: byt
     answer = client.post(path, data=raw, content_type="application/json")
     assert (answer.status_code, answer.content_type) == (400, "application/problem+json")
     assert text in answer.get_json()["error"]
+
+
+@pytest.mark.parametrize("comment", ["", "#", "##"])
+def test_a_source_in_base64(client: FlaskClient, comment: str) -> None:
+    encoded = base64.encodebytes(f"{RELU}{comment}".encode()).decode()
+    problem = refuse(client, "/evaluate", {"kernel": kernel(encoded, "torch")})
+    assert problem["error"] == "kernel -> source_code: is encoded as base64; send the text itself"
+
+
+@pytest.mark.parametrize("source", ["pass\n" * 1000, " " * (1 << 19) + "-", "import torch\nimport numpy"])
+def test_a_source_of_few_characters_is_no_base64(client: FlaskClient, source: str) -> None:
+    assert client.post("/evaluate", json={"kernel": kernel(source, "torch")}).status_code == 202
 
 
 def test_brackets_inside_strings_are_not_depth(client: FlaskClient) -> None:

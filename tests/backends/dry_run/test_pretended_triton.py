@@ -227,6 +227,12 @@ def test_a_kernel_that_does_not_compile_is_a_compile_error_of_the_build(tmp_path
     assert caught.value.status is Status.COMPILE_ERROR and not caught.value.compiled
 
 
+def test_a_grid_that_asks_for_an_unknown_argument_is_told_the_names(tmp_path: Path) -> None:
+    launch = LAUNCHES["plain"].replace("(triton.cdiv(x.numel(), 256),)", "lambda meta: (meta['BLOCK_SIZE'],)")
+    reason = in_builder(kernel(HEAD + SCALED + launch + CALLED), tmp_path, H200).facts["dry_run"]["reason"]
+    assert "'BLOCK_SIZE' (the function gets the kernel's arguments by their names: x, y, n, by, BLOCK" in reason
+
+
 REJECTED = {
     "a mask that is no truth value": (
         "tl.atomic_add(y, 0.0, tl.sum(tl.load(x + at)))",

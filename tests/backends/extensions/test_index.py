@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import _testcapi
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from backends.extensions.index import BuiltExtensions
-from domain.paths import ROOT
 
 CALL = {"name": "_testcapi", "cpp_sources": ["int f();"], "functions": ["f"]}
 
@@ -44,23 +41,46 @@ def test_the_same_call_loads_it_where_it_is_now(job: Path, tmp_path: Path) -> No
     assert extension.__file__ == str(moved / "ext" / "made" / "_testcapi.so")
 
 
-KEY = """
-import os, sys
-from pathlib import Path
-from backends.extensions.index import BuiltExtensions
-from domain.paths import ROOT
+LIBRARY = {"is_python_module": False}
+NAMES_OPERATORS = {"cpp_sources": "TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) {}"}
+BESIDE = {"sources": ["a.cpp"]}
+MACRO = {"cpp_sources": "#include HEADER"}
+OWN_FOLDER = {"extra_include_paths": ["."]}
+OWN_OPTION = {"extra_cflags": ["-include", "tile.h"]}
+BINDS = {"cpp_sources": "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {} TORCH_LIBRARY(own, m) {}"}
+HEADERS = {"cuda_sources": '#include <cuda_fp16.h>\n#include "cuda_runtime.h"', "extra_include_paths": ["/usr/include"]}
 
-call = {"name": f"made_{os.getpid()}", "cpp_sources": "int f();", "is_python_module": sys.argv[2] == "module"}
-print(BuiltExtensions(Path(sys.argv[1])).key("load_inline", call))
-"""
+
+@pytest.mark.parametrize("more", [{}, BINDS, HEADERS, {"build_directory": "chosen"}])
+def test_a_module_is_found_under_another_name(
+    more: dict[str, object], job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job)
+    there = BuiltExtensions(job / "ext")
+    noted(job, there.key("load_inline", CALL | more))
+    extension = there.load(there.key("load_inline", CALL | more | {"name": "made_17"}))
+    assert extension is not None and extension.__file__ == str(job / "ext" / "made" / "_testcapi.so")
 
 
-@pytest.mark.parametrize(("kind", "different"), [("module", 1), ("library", 2)])
-def test_a_module_that_is_named_after_its_process_is_found_by_another(kind: str, different: int, job: Path) -> None:
-    """The operators of a plain library have its name, so that another process asks for others."""
-    command = [sys.executable, "-c", KEY, str(job / "ext"), kind]
-    keys = {subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(2)}
-    assert len(keys) == different
+@pytest.mark.parametrize("more", [LIBRARY, NAMES_OPERATORS, BESIDE, MACRO, OWN_FOLDER, OWN_OPTION])
+def test_a_name_counts_where_more_than_the_text_makes_the_code(
+    more: dict[str, object], job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job)
+    (job / "a.cpp").write_text('#include "tile.h"')  # Which may be another by the next call.
+    there = BuiltExtensions(job / "ext")
+    assert there.key("load", CALL | more) != there.key("load", CALL | more | {"name": "made_17"})
+
+
+def test_the_same_text_in_a_temporary_file_is_found(job: Path) -> None:
+    there = BuiltExtensions(job / "ext")
+    for folder in ("one", "two"):
+        (job / folder).mkdir()
+        (job / folder / f"{folder}.cpp").write_text("int f();")
+    one, two = ({"name": each, "sources": [str(job / each / f"{each}.cpp")]} for each in ("one", "two"))
+    assert there.key("load", one) == there.key("load", two)
+    (job / "two" / "two.cpp").write_text("int g();")
+    assert there.key("load", one) != there.key("load", two)
 
 
 def test_another_call_builds(job: Path) -> None:

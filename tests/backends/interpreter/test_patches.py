@@ -137,10 +137,14 @@ def double(x_ptr, out_ptr, SIZE: tl.constexpr):
     at = tl.arange(0, SIZE)
     tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
 
+@triton.jit
+def double_pair(pair, SIZE: tl.constexpr):
+    double(pair[0], pair[1], SIZE)
+
 @torch.library.triton_op("test_patches::doubled", mutates_args={})
 def doubled(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
-    torch.library.wrap_triton(double)[(1,)](x, out, SIZE=x.numel())
+    torch.library.wrap_triton(LAUNCHED)[(1,)](GIVEN, SIZE=x.numel())
     return out
 
 @torch.compile(fullgraph=True)
@@ -433,9 +437,13 @@ def test_a_device_guard_that_names_a_gpu_asks_for_one(answer: Answer) -> None:
         answer(launched, GUARDED.replace("GUARD", "0"), torch.ones(SIZE))
 
 
-def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(answer: Answer) -> None:
+@pytest.mark.parametrize(("name", "arguments"), [("double", "x, out"), ("double_pair", "(x, out)")])
+def test_a_launch_that_torch_compile_traces_is_no_fault_of_the_kernel(
+    name: str, arguments: str, answer: Answer
+) -> None:
+    source = TRACED.replace("LAUNCHED", name).replace("GIVEN", arguments)
     with pytest.raises(AssertionError, match=r"^unsupported: .*cannot do this \(.*NotInterpreted: a launch that"):
-        answer(launched, TRACED, torch.ones(SIZE))
+        answer(launched, source, torch.ones(SIZE))
 
 
 COMPILED = """
@@ -459,6 +467,50 @@ def kernel_fn(x):
 def test_a_launch_in_a_function_under_torch_compile(answer: Answer) -> None:
     x, _ = drawn(torch.float32)
     assert torch.equal(answer(launched, COMPILED, x), 2 * x + 1)
+
+
+ASSERTS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jitDECORATED
+def double(x_ptr, out_ptr, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + at)
+    STATEMENT
+    tl.store(out_ptr + at, 2 * x)
+
+def kernel_fn(x):
+    out = torch.empty_like(x)
+    double[(1,)](x, out, SIZE=x.numel(), OPTIONS)
+    return out
+"""
+ASSERTIONS = [
+    'tl.device_assert(x > 0, "some are not positive")',
+    'tl.device_assert(x > 0, "some are not positive", mask=at < SIZE // 2)',
+    'assert x > 0, "some are not positive"',
+    'assert tl.max(x) > 0, "some are not positive"',
+]
+
+
+@pytest.mark.parametrize("statement", ASSERTIONS)
+@pytest.mark.parametrize(("decorated", "options"), [("", "debug=True"), ("(debug=True)", "")])
+def test_assertions_fail_where_a_launch_asks_for_them(
+    statement: str, decorated: str, options: str, answer: Answer
+) -> None:
+    source = ASSERTS.replace("DECORATED", decorated).replace("OPTIONS", options).replace("STATEMENT", statement)
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, source, x.abs() + 1), 2 * (x.abs() + 1))
+    with pytest.raises(AssertionError, match=r"^runtime_error: .*some are not positive"):
+        answer(launched, source, -x.abs())
+
+
+@pytest.mark.parametrize("statement", ASSERTIONS)
+def test_assertions_are_not_looked_at_without_debug(statement: str, answer: Answer) -> None:
+    source = ASSERTS.replace("DECORATED", "").replace("OPTIONS", "").replace("STATEMENT", statement)
+    x, _ = drawn(torch.float32)
+    assert torch.equal(answer(launched, source, -x.abs()), -2 * x.abs())
 
 
 PERSISTENT = """
@@ -529,6 +581,13 @@ def test_a_grid_that_is_a_number_says_what_it_has_to_be(answer: Answer) -> None:
         AssertionError, match=r"^runtime_error: .*the grid is 4, and has to be a sequence, such as \(4,\)"
     ):
         answer(launched, LAUNCHED.replace("GRID", "4"), drawn(torch.float32)[0])
+
+
+def test_a_grid_that_asks_for_an_unknown_argument_is_told_the_names(answer: Answer) -> None:
+    source = LAUNCHED.replace("GRID", "lambda meta: (triton.cdiv(meta['size'], meta['BLOCK_SIZE']),)")
+    names = r"KeyError: 'BLOCK_SIZE' \(the function gets the kernel's arguments by their names: "
+    with pytest.raises(AssertionError, match=rf"^runtime_error: .*{names}x_ptr, out_ptr, size, BLOCK\)"):
+        answer(launched, source, drawn(torch.float32)[0])
 
 
 AUTOTUNED = """

@@ -104,6 +104,25 @@ def test_whatever_is_in_it(content: bytes, redis: Redis, first: Node, second: No
     assert (second.restored(KEY)[1] / "name.so").read_bytes() == content
 
 
+def test_archives_are_compressed_on_their_way_alone(
+    redis: Redis, here: SharedBuilds, first: Node, second: Node
+) -> None:
+    """A node restores a build more often than it sends or fetches it."""
+    archive = first.keep(KEY, bytes(5 * MIB))
+    assert here.share(KEY, archive) and here.fetch(KEY, second.cache)
+    assert kept_bytes(redis) < MIB // 10
+    for path in (archive, second.cache.archive(KEY)):
+        with ZipFile(path) as packed:
+            assert {member.compress_type for member in packed.infolist()} == {ZIP_STORED}
+
+
+def test_a_damaged_archive_is_not_shared(redis: Redis, here: SharedBuilds, first: Node) -> None:
+    archive = first.keep(KEY, b"a library")
+    archive.chmod(0o600)
+    archive.write_bytes(archive.read_bytes().replace(b"a library", b"a libRary"))
+    assert not here.share(KEY, archive) and not here.contains(KEY)
+
+
 def test_a_fault_comes_too(redis: Redis, here: SharedBuilds, first: Node, second: Node) -> None:
     fault = KernelFault(Status.COMPILE_ERROR, "message", "log")
     here.share(KEY, first.keep(KEY, fault=fault))
@@ -116,7 +135,7 @@ def test_a_fault_comes_too(redis: Redis, here: SharedBuilds, first: Node, second
 def test_the_oldest_go_first_and_the_count_is_true(redis: Redis, first: Node) -> None:
     keys = [key_of([number]) for number in range(4)]
     archives = [first.keep(key, bytes(200)) for key in keys]
-    one = archives[0].stat().st_size
+    one = len(build_archive.deflated(archives[0]))
     store = SharedBuilds(redis, int(2.5 * one))
     for key, archive in zip(keys, archives, strict=True):
         assert store.share(key, archive)

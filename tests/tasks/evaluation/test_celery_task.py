@@ -51,17 +51,22 @@ def test_a_report_completes_the_job(records: JobStore) -> None:
     assert [entry.stage for entry in view.timeline] == stages
 
 
+def pause(records: JobStore, *job_ids: str) -> None:
+    """Has jobs fail until only their last attempts are left."""
+    for job_id in job_ids:
+        records.create(job_id, EVALUATE)
+    for attempt in range(1, MAX_ATTEMPTS):
+        assert all(records.claim("w") is not None for _ in job_ids)
+        for job_id in job_ids:
+            records.requeue(job_id, attempt, "its worker died")
+
+
 def test_the_end_of_a_last_attempt_lets_the_next_one_begin(
     records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a reconciler: a thousand that paused would wait for two seconds each."""
     monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
-    for job_id in ("a", "b", "c"):
-        records.create(job_id, EVALUATE)
-    for attempt in (1, 2):
-        assert all(records.claim("w") is not None for _ in range(3))
-        for job_id in ("a", "b", "c"):
-            records.requeue(job_id, attempt, "its worker died")
+    pause(records, "a", "b", "c")
     redis.delete(COMMON)
     until(lambda: records.queue.end_pause() == ("a", COMMON))
     run(records, good, MAX_ATTEMPTS)
@@ -69,6 +74,21 @@ def test_the_end_of_a_last_attempt_lets_the_next_one_begin(
     assert [each.jobs for each in records.queue.all()] == [1], "c waits for b"
     run(records, good, MAX_ATTEMPTS)
     assert seen(records, "b").state is State.COMPLETED and seen(records, "c").state is State.QUEUED
+
+
+def test_a_last_attempt_has_ended_though_redis_cannot_look_for_the_next_one(
+    records: JobStore, redis: Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(job_store, "LAST_PAUSE_S", 0.001)
+    pause(records, "a", "b")
+    until(lambda: records.queue.end_pause() == ("a", COMMON))
+    redis.delete("jobs:last_attempt")
+    redis.rpush("jobs:last_attempt", "of another type")
+    run(records, good, MAX_ATTEMPTS)
+    assert seen(records, "a").state is State.COMPLETED
+    assert "the reconciler will end the next job's pause: ResponseError" in caplog.text
+    redis.delete("jobs:last_attempt")
+    assert records.queue.end_pause() == ("b", COMMON)
 
 
 def test_the_verdict_so_far_is_shown_while_the_job_is_timed(records: JobStore) -> None:

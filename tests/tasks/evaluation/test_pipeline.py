@@ -32,6 +32,7 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.null_window_recheck import NullWindowRecheck
+from tests.backends.extensions.test_jit_build import PYTHON_MODULE
 from tests.flag_codes import codes
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, compared, forward, judged, kernel, opened
 
@@ -648,6 +649,28 @@ def test_what_is_compiled_with_the_device_in_hand_is_told(worker: WorkerContext)
     assert told.startswith("compiled with the device held, as in every job: in_a_call")
     assert outcome.timing is not None
     assert FlagCode.EXTENSION_NOT_BUILT not in [flag.code for flag in outcome.timing.flags]
+
+
+CHANGING_NAMES = f'''
+import time, uuid
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """{PYTHON_MODULE}
+PyObject* function(PyObject*, PyObject* x) {{ return PyNumber_Add(x, PyLong_FromLong(ADDED)); }}
+"""
+one = load_inline(f"added_{{time.time_ns()}}", SOURCE.replace("ADDED", "1"), no_implicit_headers=True)
+ten = load_inline(f"added_{{uuid.uuid4().hex}}", SOURCE.replace("ADDED", "10"), no_implicit_headers=True)
+
+class ModelNew(nn.Module):
+    def forward(self, x): return ten.function(one.function(x))
+'''
+
+
+def test_extensions_with_changing_names_are_loaded_as_built(worker: WorkerContext) -> None:
+    reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        return x + 11{INPUTS}")
+    outcome = judged(worker, kernel(CHANGING_NAMES, "torch_cuda"), reference).outcome
+    assert outcome.status is Status.PASSED, outcome.message
+    assert len(outcome.build["extensions"]) == 2 and "compiled_at_run_time" not in outcome.build
 
 
 GOES_ON_WITHOUT = """
