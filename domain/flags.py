@@ -60,8 +60,8 @@ class FlagCode(StrEnum):
     )
     HOST_JITTER = (
         "host_jitter",
-        "Two measurements differ, and the host may be the cause. The candidate's longer, or the reference's shorter, "
-        "time is reported.",
+        "Two measurements differ, and the host may be the cause. The candidate's longer time is reported, and the "
+        "speed-up counts the reference's shorter one.",
         "Submit the kernel again while the host is idle.",
     )
     WORK_BEFORE_CLOCK = (
@@ -144,7 +144,7 @@ class FlagCode(StrEnum):
     )
     NULL_WINDOWS_SLOWED = (
         "null_windows_slowed",
-        "Null windows took longer next to the kernel's process than without it. The difference is taken out.",
+        "Null windows took longer next to the kernel's process than without it: only the latter is subtracted.",
         "Leave no work or memory traffic on the device outside the calls.",
     )
     NULL_WINDOWS_PREPARED_LATE = (
@@ -160,8 +160,13 @@ class FlagCode(StrEnum):
     )
     REFERENCE_SLOWED = (
         "reference_slowed",
-        "The reference took longer next to the kernel's process than without it. The difference is taken out.",
+        "The reference took longer next to the kernel's process than without it, so the speed-up is unknown.",
         "Leave no work or memory traffic on the device outside the calls.",
+    )
+    REFERENCE_DISTURBED = (
+        "reference_disturbed",
+        "Most windows of the reference took longer than without the kernel's process: the speed-up is unknown.",
+        "Find out what else uses the GPU, and submit again.",
     )
     REFERENCE_NOT_RERUN = (
         "reference_not_rerun",
@@ -468,6 +473,9 @@ CUT_SHORT = frozenset(
     }
 )
 """Codes of what the request's `timeout` prevented: the same request with more time may give more."""
+
+SPEEDUP_UNKNOWN = frozenset({FlagCode.MEMORY_TAKEN_IN_TURNS, FlagCode.REFERENCE_SLOWED, FlagCode.REFERENCE_DISTURBED})
+"""Codes beside which there is no speed-up."""
 
 
 Figures = Mapping[str, str | float | None]

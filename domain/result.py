@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from domain.determinism import Determinism
-from domain.flags import Flag, FlagCode
+from domain.flags import SPEEDUP_UNKNOWN, Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 if TYPE_CHECKING:
@@ -369,11 +369,9 @@ class Report:
             return "the kernel did not pass"
         if self.outcome.timing is None:
             return "the kernel was not timed"
-        if any(flag.code is FlagCode.MEMORY_TAKEN_IN_TURNS for flag in self.outcome.timing.flags):
-            return (
-                "the device's free memory did not hold both kernels at once, which changes their times: free memory "
-                "there, make the inputs smaller, or send the job to a larger GPU"
-            )
+        for flag in self.outcome.timing.flags:
+            if flag.code in SPEEDUP_UNKNOWN:
+                return f"{flag.message}. {flag.code.advice.removesuffix('.')}"
         return (
             "the reference is too fast to time here: give it more work per call, raise num_trials, or run on a machine "
             "that does nothing else"

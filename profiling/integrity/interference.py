@@ -28,10 +28,8 @@ processes (H100; docs/measurements.md): 5 % of a window of 1 ms, and little of e
 take 90 to 110 µs longer next to an honest process of several streams. A host that is busy for a second slows windows by
 7 ms (seen in a run of the tests)."""
 FLAG_RATIO = {"gated": 1.05, "streamed": 1.5, "host": 1.0}
-"""Minimum ratio of concurrent to isolated time for a flag, by kind of window. Below it the slow-down is still corrected
-if it is a large part of the submission's own time, as with large outputs that are made in one launch. On an H100,
-streamed null windows take 9 to 12 % longer next to some honest processes. They take 25 % longer when the host launches
-at its slower pace (docs/measurements.md)."""
+"""Minimum ratio of concurrent to isolated null windows for a flag, by kind of window. Streamed ones take 9 to 12 %
+longer next to some honest processes (H100), and 25 % at the host's slower pace (docs/measurements.md)."""
 HOST_PACE = 1.6
 """Maximum ratio of two honest times of the same streamed windows, if launching takes most of them. A host launches at
 two paces: the same calls took 42 and 66 µs within a job, and 8,389 launches 137 and 206 ms (docs/measurements.md)."""
@@ -39,7 +37,7 @@ HOST_BOUND_LAUNCH_MS = 0.035
 """Maximum time per launch, in ms, of streamed windows in which launching takes most of the time: PyTorch needs 16 to
 33 µs for a launch with its operator (docs/measurements.md)."""
 RARE = 0.003
-"""Maximum probability of such a number of long concurrent windows by chance, for a correction."""
+"""Maximum probability of such a number of long concurrent windows by chance, for a slow-down."""
 UNLIKELY = 0.2
 """Maximum probability of that by chance, for more isolated windows."""
 UNDISTURBED = 0.25
@@ -65,7 +63,7 @@ def slowed_by(
     # Compare means: a submission may slow every other window, which hardly moves the median.
     gap = float(concurrent.mean() - isolated.mean())
     noise = JOINT_ERRORS * math.hypot(standard_error(concurrent), standard_error(isolated))
-    if gap > _min_gap_ms(isolated, kind, net_ms) and (
+    if gap > _min_gap_ms(float(isolated.mean()), kind, net_ms) and (
         gap > noise or _chance(concurrent_ms, isolated_ms, kind, own_ms) < RARE
     ):
         return float(concurrent.mean() / isolated.mean())
@@ -94,41 +92,26 @@ def unsure(
     does, because repeated tests find a difference by chance.
     """
     isolated = _undisturbed(isolated_ms)
-    if JOINT_ERRORS * standard_error(isolated) > _min_gap_ms(isolated, kind, math.inf):
+    if JOINT_ERRORS * standard_error(isolated) > _min_gap_ms(float(isolated.mean()), kind, math.inf):
         return True
     if slowed_by(concurrent_ms, isolated_ms, kind, net_ms=net_ms) is not None:
         return once
     return _chance(concurrent_ms, isolated_ms, kind, own_ms) < UNLIKELY
 
 
-def undisturbed_by_submission(
-    concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: str, own_ms: Sequence[float], net_ms: float
-) -> bool:
-    """Whether concurrent windows equal isolated ones: not slowed, none too long, and more windows would not change
-    that."""
-    if unsure(concurrent_ms, isolated_ms, kind, own_ms, net_ms, once=True):  # True as well where they are slowed.
-        return False
-    return limited(concurrent_ms, isolated_ms, kind, [own_ms]) == list(concurrent_ms)
+def max_null_ms(isolated_ms: Sequence[float], kind: str, net_ms: float) -> float:
+    """Maximum time that counts of a null window next to a submission, in ms: its isolated time plus honest noise."""
+    median_ms = float(np.median(isolated_ms))
+    return median_ms + _min_gap_ms(median_ms, kind, net_ms)
 
 
-def limited(
-    concurrent_ms: Sequence[float],
-    isolated_ms: Sequence[float],
-    kind: str,
-    excess_samples_ms: Sequence[Sequence[float]],
-) -> list[float]:
-    """Concurrent windows, each cut to the maximum honest time plus the excess of the same rank in other samples.
+def slow_rounds(concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: str) -> list[int]:
+    """The rounds whose window of the reference took longer than any isolated one, plus honest noise.
 
-    It removes the gain from a few long windows that are too few to prove a slow-down. A disturbance from outside makes
-    the windows in `excess_samples_ms` (the submission's own, say) long as often, and so hardly anything is cut.
+    Unlike a null window, the reference may be slow now and then by itself; so the longest isolated window counts.
     """
-    concurrent = np.array(concurrent_ms, dtype=np.float64)
-    limit_ms = _limit_ms(isolated_ms, kind)
-    excesses = [_excess(sample_ms, _limit_ms(sample_ms, kind, UNDISTURBED)) for sample_ms in excess_samples_ms]
-    for rank, index in enumerate(np.argsort(concurrent)[::-1]):
-        allowed_ms = limit_ms + max(_at(excess, rank, concurrent.size) for excess in excesses)
-        concurrent[index] = min(concurrent[index], allowed_ms)
-    return [float(window_ms) for window_ms in concurrent]
+    limit_ms = _limit_ms(isolated_ms, kind, 1.0)
+    return [number for number, window_ms in enumerate(concurrent_ms) if window_ms > limit_ms]
 
 
 def _chance(concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: str, own_ms: Sequence[float]) -> float:
@@ -151,25 +134,14 @@ def _chance(concurrent_ms: Sequence[float], isolated_ms: Sequence[float], kind: 
     return ways / math.comb(here + there, of_all)
 
 
-def _min_gap_ms(isolated: Sample, kind: str, net_ms: float) -> float:
+def _min_gap_ms(isolated_ms: float, kind: str, net_ms: float) -> float:
     """Minimum mean slow-down in ms."""
-    return max(MIN_SHARE[kind] * min(float(isolated.mean()), net_ms), FLOOR_MS[kind])
+    return max(MIN_SHARE[kind] * min(isolated_ms, net_ms), FLOOR_MS[kind])
 
 
 def _limit_ms(usual_ms: Sequence[float], kind: str, share: float = 0.5) -> float:
     """Maximum time of an honest window, in ms; at least `share` of `usual_ms` are undisturbed."""
     return (1 + MIN_SHARE[kind]) * float(np.quantile(usual_ms, share)) + FLOOR_MS[kind]
-
-
-def _excess(windows_ms: Sequence[float], limit_ms: float) -> Sample:
-    """The time of each window above the limit, longest first."""
-    excess: Sample = np.sort(np.maximum(np.asarray(windows_ms, dtype=np.float64) - limit_ms, 0.0))[::-1]
-    return excess
-
-
-def _at(ranked: Sample, rank: int, size: int) -> float:
-    """The value of `ranked` at the relative position of `rank` among `size` values."""
-    return float(ranked[rank * ranked.size // size]) if ranked.size else 0.0
 
 
 def _undisturbed(windows_ms: Sequence[float]) -> Sample:

@@ -42,7 +42,7 @@ class TimeEstimate:
 
     - `net_ms`: each window's time (`net_ms`); `used` marks the windows that nothing disturbed.
     - `early_start`: the work before the release in each window.
-    - `longest_ratio`: the time may be that many times as long, because of the host's pace.
+    - `host_pace_ratio`: as `KernelWindows` has it.
     - `single_call`, `deferred_readback`: the time of a call after comparison with these check windows. `unsure` says
       that more of them may change it.
     """
@@ -53,7 +53,7 @@ class TimeEstimate:
     early_start: EarlyStart
     single_call: Estimate
     deferred_readback: Estimate
-    longest_ratio: float = 1.0
+    host_pace_ratio: float = 1.0
 
     @property
     def call_ms(self) -> Sample:
@@ -99,20 +99,21 @@ class TimeEstimate:
 def estimate(windows: KernelWindows, reference: KernelWindows | None = None) -> TimeEstimate:
     """The kernel's time. The windows of its `reference` show what an honest single call takes longer."""
     setup, net = windows.usual.setup, net_ms(windows)
-    used = undisturbed(net, MAX_OUTLIERS_MOVED if setup.moves_memory else MAX_OUTLIERS)
+    used = np.ones(net.size, dtype=np.bool_)
+    used[list(windows.slow_rounds)] = False
+    used[used] = undisturbed(net[used], MAX_OUTLIERS_MOVED if setup.moves_memory else MAX_OUTLIERS)
     call_ms = net[used] / setup.calls
     single = deferred = Estimate(float(call_ms.mean()))
     if setup.is_candidate:
         single = _single_call(windows, call_ms, reference)
         deferred = reconcile_deferred_readback(call_ms, windows.deferred_readback, setup.kind, setup.launch_shift_ms)
-    longest_ratio = 1.0 if windows.is_interference_certain else windows.interference_factor
-    return TimeEstimate(setup, net, used, early_starts(windows.usual), single, deferred, longest_ratio)
+    return TimeEstimate(setup, net, used, early_starts(windows.usual), single, deferred, windows.host_pace_ratio)
 
 
 def net_ms(windows: KernelWindows) -> Sample:
-    """Each window's time minus its null window's, with corrections. Noise may take a short one below zero."""
+    """Each window's time minus its null window's, with its early start. Noise may take a short one below zero."""
     net: Sample = _after_release_ms(windows.usual) + early_starts(windows.usual).added_ms
-    return net / windows.interference_factor
+    return net
 
 
 def early_starts(samples: Samples) -> EarlyStart:

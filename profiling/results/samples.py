@@ -83,14 +83,13 @@ class KernelWindows:
     - `single`, `deferred_readback`: check windows of one call, and those whose outputs are copied after all calls.
     - `comparable_singles`: the reference's single calls have null windows of the same kind, so that they show what an
       honest single call takes longer.
-    - `interference_factor`: the ratio of the windows' time next to the other kernel's process to that without it
-      (profiling.integrity.interference).
-    - `is_interference_certain`: False if the host's pace explains that ratio too.
+    - `slow_rounds`: those in which the other kernel's process slowed this one's window, or a disturbance did; left out.
+    - `host_pace_ratio`: the windows took that many times as long as without that process, because of the host's pace.
     """
 
     usual: Samples
     single: CheckWindows = field(default_factory=partial(CheckWindows, paired=False))
     deferred_readback: CheckWindows = field(default_factory=CheckWindows)
     comparable_singles: bool = True
-    interference_factor: float = 1.0
-    is_interference_certain: bool = True
+    slow_rounds: tuple[int, ...] = ()
+    host_pace_ratio: float = 1.0

@@ -18,14 +18,13 @@ def paired_speedup(reference: TimeEstimate, candidate: TimeEstimate) -> Speedup 
     """The speed-up from paired windows; a pair counts if neither window was disturbed. None without a usable ratio.
 
     If the host may have added to the candidate's or the reference's time, the interval covers every possible share of
-    it.
+    it, and the ratio counts the reference's shorter time.
     """
-    result = _by_candidate_span(reference, candidate)
-    if result is None or reference.longest_ratio == 1.0:
+    result, pace = _by_candidate_span(reference, candidate), reference.host_pace_ratio
+    if result is None or pace == 1.0:
         return result
-    high = result.ci_high * reference.longest_ratio
     is_upper_bound = result.ratio == result.ci_high
-    return measured(high if is_upper_bound else result.ratio, result.ci_low, high)
+    return measured(result.ratio / (1.0 if is_upper_bound else pace), result.ci_low / pace, result.ci_high)
 
 
 def _by_candidate_span(reference: TimeEstimate, candidate: TimeEstimate) -> Speedup | None:

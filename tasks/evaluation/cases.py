@@ -169,7 +169,7 @@ class JobCases:
             self._return_to_primary(preparation)
 
     def recheck(self, timekeeper: Timekeeper) -> None:
-        """Ends the candidate, and corrects times for what it slowed: at `quick` those of one case drawn only now."""
+        """Ends the candidate, and leaves out or flags what it slowed: at `quick` in one case that is drawn only now."""
         self._own.timekeeper = timekeeper
         kept = [(run, run.timekeeper) for run in self._timed if run.timekeeper is not None]
         for run, kept_timekeeper in kept if self._thorough else [self._secret.choice(kept)]:

@@ -1,4 +1,4 @@
-"""Repeats null windows and the reference's windows after the candidate's process has ended, and corrects the times.
+"""Repeats null windows and the reference's windows after the candidate's process has ended, and says what it slowed.
 
 A candidate can leave work on the device that slows those windows (profiling.integrity.interference).
 """
@@ -15,15 +15,14 @@ from typing import Literal
 import numpy as np
 
 from domain.flags import Flag, FlagCode
-from domain.result import Timing
 from profiling.integrity.disagreement import CheckWindows
 from profiling.integrity.interference import (
     FLAG_RATIO,
     HOST_PACE,
     host_sets_pace,
-    limited,
+    max_null_ms,
+    slow_rounds,
     slowed_by,
-    undisturbed_by_submission,
     unsure,
 )
 from profiling.results.estimate import early_starts, estimate, net_ms
@@ -42,14 +41,12 @@ CARD_DISTURBED = (
     "null windows took {now} without this kernel's process, where {usual} is usual on this card: it was disturbed from "
     "outside, and the times may be too long"
 )
-TAKEN_OUT = "what it slowed is taken out of the times"
+NO_LONGER = "no more than the latter and noise is subtracted from the times"
 BY_PACE = (
-    "a host launches at two paces, which may be the cause; the shorter time counts, and the speed-up's interval covers "
-    "both"
+    "a host launches at two paces, which may be the cause; the speed-up counts the shorter time, and its interval "
+    "covers both"
 )
-WITHOUT_IT = (
-    "null windows count for what they take without the candidate's process, which is less by no more than is honest"
-)
+UNKNOWN = "the speed-up is unknown"
 
 
 Check = Literal["single", "deferred_readback"]
@@ -80,11 +77,10 @@ class CheckNullWindows:
 
 
 class NullWindowRecheck:
-    """Measures without the candidate what its process may have slowed, and corrects the windows by that.
+    """Measures without the candidate what its process may have slowed, and bounds what that may gain it.
 
     The steps are `can_skip`, or else `measure`, `store` and `apply`. If cached null windows match those next to the
-    candidate, nothing has to be measured. `flags` names what the candidate slowed. `corrected` says whether windows
-    changed; a small correction changes them, or the `method`, without a flag.
+    candidate, nothing has to be measured. `flags` names what the candidate slowed.
 
     - `kind`: of the null windows next to the candidate's usual windows.
     - `windows`: of the reference (if there is one) and the candidate, by role in that order.
@@ -116,11 +112,9 @@ class NullWindowRecheck:
         first = next(iter(windows.values())).usual
         self._reference_isolated = Samples(replace(first.setup, is_candidate=False))
         self.flags: list[Flag] = []
-        self._replaced_nulls: set[str] = set()
-        self.corrected = False
 
     def can_skip(self, cache: NullWindowCache) -> bool:
-        """Whether the null windows next to the candidate match cached ones, so that nothing would be corrected.
+        """Whether the null windows next to the candidate match cached ones, so that nothing would change.
 
         It is always False with a reference, whose isolated time is never cached.
         """
@@ -129,9 +123,10 @@ class NullWindowRecheck:
         own, others = cache.get(self._kind), [cache.get(other.kind) for other in self._others]
         if min(map(len, (own, *others))) < ISOLATED_ROUNDS:
             return False
-        usual, mean_ms = self._own.usual, float(net_ms(self._own).mean())
+        usual, mean_ms, own_ms = self._own.usual, float(net_ms(self._own).mean()), _elapsed_ms(own)
         return (
-            undisturbed_by_submission(usual.null_ms, _elapsed_ms(own), usual.setup.kind, usual.elapsed_ms, mean_ms)
+            not unsure(usual.null_ms, own_ms, usual.setup.kind, usual.elapsed_ms, mean_ms, once=True)
+            and max(usual.null_ms) <= max_null_ms(own_ms, usual.setup.kind, mean_ms)
             and max(usual.null_setup_ms) <= max_setup_ms(_setup_ms(own))
             and all(
                 other.of(self._own).null_needs_no_limit(clocks, other.tolerance_ms)
@@ -156,7 +151,7 @@ class NullWindowRecheck:
                 cache.store(other.kind, clocks)
 
     def measure(self) -> None:
-        """Runs the windows. A reference that can no longer run gets a flag and no correction."""
+        """Runs the windows. A reference that can no longer run gets a flag."""
         for _ in range(ISOLATED_ROUNDS):
             for other, clocks in zip(self._others, self._others_null, strict=True):
                 clocks.append(other.measure())
@@ -175,14 +170,11 @@ class NullWindowRecheck:
                 return
 
     def apply(self) -> dict[str, KernelWindows]:
-        """The windows by role, corrected for what the candidate's process slowed."""
-        own_ms = tuple(self._own.usual.elapsed_ms)
+        """The windows by role: null windows count no longer than without the candidate, and slow rounds not at all."""
+        own_ms = list(net_ms(self._own))
         for role, windows in self._windows.items():
-            usual = self._with_isolated_nulls(role, windows, own_ms)
-            before = early_starts(usual).added_ms
-            # A null window that the submission delays hides work that it does before the release.
-            limit_ms = max_setup_ms(_setup_ms(self._null[role]))
-            usual = replace(usual, null_setup_ms=[min(setup_ms, limit_ms) for setup_ms in usual.null_setup_ms])
+            before = early_starts(windows.usual).added_ms
+            usual = self._with_limited_nulls(role, windows)
             if not np.allclose(before, early_starts(usual).added_ms):
                 self.flags.append(Flag.of(FlagCode.NULL_WINDOWS_PREPARED_LATE))
             self._windows[role] = replace(windows, usual=usual)
@@ -195,14 +187,8 @@ class NullWindowRecheck:
             if self._check_correction_ms() > before_ms:
                 self.flags.append(Flag.of(FlagCode.CHECK_WINDOWS_SLOWED))
         if self._reference_role is not None and self._reference_is_measured:
-            reference = self._windows[self._reference_role]
-            self._windows[self._reference_role] = self._corrected_reference(reference, own_ms)
-        self.corrected |= bool(self.flags)
+            self._windows[self._reference_role] = self._judged_reference(self._windows[self._reference_role], own_ms)
         return dict(self._windows)
-
-    def method(self, timing: Timing, role: str) -> str:
-        """The method of that role's timing after `apply`."""
-        return f"{timing.method}; {WITHOUT_IT}" if role in self._replaced_nulls else timing.method
 
     @property
     def _own(self) -> KernelWindows:
@@ -213,47 +199,36 @@ class NullWindowRecheck:
         *references, own = self._windows.values()
         return estimate(own, *references).correction.added_ms
 
-    def _with_isolated_nulls(self, role: str, windows: KernelWindows, own_ms: Sequence[float]) -> Samples:
-        """The usual windows, with null windows that the submission slowed replaced or limited."""
+    def _with_limited_nulls(self, role: str, windows: KernelWindows) -> Samples:
+        """The usual windows, with null windows of at most what they take without the candidate, plus noise."""
         usual, kind, isolated_ms = windows.usual, windows.usual.setup.kind, _elapsed_ms(self._null[role])
-        slowed = slowed_by(usual.null_ms, isolated_ms, kind, own_ms, float(net_ms(windows).mean()))
-        if slowed is not None:
-            if slowed > FLAG_RATIO[kind]:
-                self._flag(FlagCode.NULL_WINDOWS_SLOWED, "null windows", usual.null_ms, isolated_ms)
-            else:
-                self._replaced_nulls.add(role)
-            self.corrected = True
-            return replace(usual, null_ms=[statistics.median(isolated_ms)] * len(usual.null_ms))
-        if role == self._own_role or self._reference_is_measured:
-            # Without isolated windows of the reference, its null windows stay: both may have been slowed alike.
-            return replace(usual, null_ms=self._limited(usual.null_ms, isolated_ms, kind, [own_ms]))
-        return usual
+        net = float(net_ms(windows).mean())
+        slowed = slowed_by(usual.null_ms, isolated_ms, kind, self._own.usual.elapsed_ms, net)
+        if slowed is not None and slowed > FLAG_RATIO[kind]:
+            self._flag(FlagCode.NULL_WINDOWS_SLOWED, "null windows", usual.null_ms, isolated_ms, NO_LONGER)
+        # A null window that the submission delays hides work that it does before the release.
+        setup_ms = max_setup_ms(_setup_ms(self._null[role]))
+        usual = replace(usual, null_setup_ms=[min(ms, setup_ms) for ms in usual.null_setup_ms])
+        if role != self._own_role and not self._reference_is_measured:
+            return usual  # Both may have been slowed alike: shorter null windows would make the reference slower.
+        limit_ms = max_null_ms(isolated_ms, kind, net)
+        return replace(usual, null_ms=[min(ms, limit_ms) for ms in usual.null_ms])
 
-    def _corrected_reference(self, reference: KernelWindows, own_ms: Sequence[float]) -> KernelWindows:
+    def _judged_reference(self, reference: KernelWindows, own_ms: Sequence[float]) -> KernelWindows:
+        """The reference's windows without its slow rounds; flagged if most are slow, or the means differ."""
         usual, kind = reference.usual, reference.usual.setup.kind
         concurrent_ms, isolated_ms = list(net_ms(reference)), self._reference_isolated_ms
-        slowed = slowed_by(concurrent_ms, isolated_ms, kind, list(net_ms(self._own)))
+        slowed = slowed_by(concurrent_ms, isolated_ms, kind, own_ms)
+        slow = slow_rounds(usual.elapsed_ms, self._reference_isolated.elapsed_ms, kind)
+        if slowed is None and 2 * len(slow) <= len(concurrent_ms):
+            return replace(reference, slow_rounds=tuple(slow))
         if slowed is not None and slowed <= HOST_PACE and self._host_sets_reference_pace:
             self._flag(FlagCode.HOST_JITTER, "windows of the reference", concurrent_ms, isolated_ms, BY_PACE)
-            return replace(reference, interference_factor=slowed, is_interference_certain=False)
-        if slowed is not None:
-            self._flag(FlagCode.REFERENCE_SLOWED, "windows of the reference", concurrent_ms, isolated_ms)
-            return replace(reference, interference_factor=slowed)
-        isolated_ms = self._reference_isolated.elapsed_ms
-        # Unlike a null window, the reference may be slow now and then by itself.
-        elapsed_ms = self._limited(usual.elapsed_ms, isolated_ms, kind, [own_ms, isolated_ms])
-        return replace(reference, usual=replace(usual, elapsed_ms=elapsed_ms))
-
-    def _limited(
-        self,
-        concurrent_ms: list[float],
-        isolated_ms: Sequence[float],
-        kind: str,
-        excess_samples_ms: list[Sequence[float]],
-    ) -> list[float]:
-        limited_ms = limited(concurrent_ms, isolated_ms, kind, excess_samples_ms)
-        self.corrected |= limited_ms != concurrent_ms
-        return limited_ms
+            return replace(reference, host_pace_ratio=slowed)
+        # Without a significant difference, a disturbance of the device may be the cause.
+        code = FlagCode.REFERENCE_SLOWED if slowed is not None else FlagCode.REFERENCE_DISTURBED
+        self._flag(code, "windows of the reference", concurrent_ms, isolated_ms, UNKNOWN)
+        return reference
 
     def _unsure_of_nulls(self, *, once: bool) -> bool:
         """Whether more null windows may change the result."""
@@ -312,7 +287,7 @@ class NullWindowRecheck:
         what: str,
         concurrent_ms: Sequence[float],
         isolated_ms: Sequence[float],
-        interpretation: str = TAKEN_OUT,
+        interpretation: str,
     ) -> None:
         # Means, as in slowed_by: the median hides windows that were slowed now and then.
         means = {"concurrent_ms": statistics.mean(concurrent_ms), "isolated_ms": statistics.mean(isolated_ms)}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from domain.fault import KernelFault
-from domain.flags import Flag, FlagCode
+from domain.flags import SPEEDUP_UNKNOWN, Flag, FlagCode
 from domain.kernel_guess import uses_triton
 from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN
@@ -119,9 +119,9 @@ class Timekeeper:
             kernel_run.timing = None
 
     def recheck_without_candidate(self) -> None:
-        """Ends the candidate's process, and corrects times and speed-up for what it slowed.
+        """Ends the candidate's process, and leaves out or flags what it slowed.
 
-        If cached null windows match those next to the candidate, there is nothing to correct, and its process lives on.
+        If cached null windows match those next to the candidate, nothing was slowed, and its process lives on.
         """
         candidate, measurement = self.rounds.candidate, self._measurement
         recheck = NullWindowRecheck(
@@ -149,17 +149,16 @@ class Timekeeper:
             alone = all(kernel_run.session is None or kernel_run.emptied for kernel_run in self.kernel_runs)
             recheck.store(self.worker.null_window_cache, alone=alone)
         measurement = replace(measurement, windows=recheck.apply())
-        if not recheck.corrected:
+        if measurement.windows == self._measurement.windows and not recheck.flags:
             return
         rendered = self._render(measurement)
         for kernel_run in self.kernel_runs:
             if kernel_run.timing is not None:
-                corrected, before = rendered[kernel_run.role], self._rendered[kernel_run.role].flags
-                # The corrected windows give their own flags again; flags from elsewhere stay.
+                timing, before = rendered[kernel_run.role], self._rendered[kernel_run.role].flags
+                # These windows give their own flags again; flags from elsewhere stay.
                 others = [flag for flag in kernel_run.timing.flags if flag not in before]
-                all_flags = list(dict.fromkeys([*others, *corrected.flags, *recheck.flags]))
-                method = recheck.method(kernel_run.timing, kernel_run.role)
-                kernel_run.timing = replace(corrected, method=method, flags=all_flags)
+                all_flags = list(dict.fromkeys([*others, *timing.flags, *recheck.flags]))
+                kernel_run.timing = replace(timing, method=kernel_run.timing.method, flags=all_flags)
         self.speedup = self._speedup(measurement)
 
     @contextmanager
@@ -174,8 +173,10 @@ class Timekeeper:
             yield
 
     def _speedup(self, measurement: _Measurement) -> Speedup | None:
-        """None too if runners took turns in memory: on an H200, equal kernels had ratios of 0.74 and 4.4 then."""
-        if len(self.kernel_runs) == 1 or measurement.took_turns:
+        """None too beside a flag that says so: equal kernels that took turns in memory had ratios of 0.74 and 4.4."""
+        timing = self.rounds.candidate.timing
+        unknown = timing is None or any(flag.code in SPEEDUP_UNKNOWN for flag in timing.flags)
+        if len(self.kernel_runs) == 1 or unknown:
             return None
         return paired_speedup(*measurement.estimates().values())
 

@@ -1,4 +1,4 @@
-"""A candidate that slows its reference: the times count without that."""
+"""A candidate that slows its reference gains no speed-up by it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def worker() -> Iterator[WorkerContext]:
     yield from opened()
 
 
-def test_what_the_candidate_slows_beside_it_is_taken_out_of_the_times(worker: WorkerContext) -> None:
+def test_slowed_reference_is_flagged_and_gives_no_speedup(worker: WorkerContext) -> None:
     # Of what both can open, nothing can be written, but it can be locked.
     reference = f"""
 import colorsys, fcntl, time, torch
@@ -40,6 +40,7 @@ def kernel_fn(x): return x * 2
 """
     report = judged(worker, kernel(candidate), kernel(reference))
     assert report.outcome.status is Status.PASSED, report.outcome.message
-    assert report.outcome.timing is not None and report.reference is not None and report.reference.timing is not None
+    assert report.outcome.timing is not None
     assert FlagCode.REFERENCE_SLOWED in codes(report.outcome.timing.flags)
-    assert report.reference.timing.latency_ms < 50
+    assert report.speedup is None
+    assert "windows of the reference took" in report.speedup_unavailable_reason()
