@@ -6,7 +6,6 @@ It needs no torch. NVML does not survive a fork, so that each process opens it o
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,10 +54,9 @@ class CardSample:
     """One moment. None stands for a figure that this driver or card does not give.
 
     `reasons` are values of REASONS. `lowered_ns` (running totals by values of COUNTERS) and `processes` are only in
-    thorough samples. `at_ns` is by time.monotonic_ns.
+    thorough samples.
     """
 
-    at_ns: int
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
@@ -125,7 +123,6 @@ class _Open:
         bits = figure(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
         counter = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         return CardSample(
-            at_ns=time.monotonic_ns(),
             sm_clock_mhz=clock,
             memory_clock_mhz=figure(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
             max_sm_clock_mhz=self._max_sm,

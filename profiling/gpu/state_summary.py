@@ -22,9 +22,6 @@ SPOILING = {
 The power cap is not among them: a large matrix product reaches it on a healthy card every time. Nor is an idle card's
 low clock between windows. Both are reported. """
 
-SPOILED_SHARE = 0.01
-"""Maximum share of a window for which the clocks may be lowered, by the driver's running totals."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -112,19 +109,11 @@ def joined(states: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def throttled(after: Reading, before: Reading | None = None) -> str | None:
-    """Why the window that ended with `after` must be repeated, in words with the reason's name; None if it is good.
-
-    Two thorough samples, from before and after the window, also show a slow-down that ended between them. With other
-    samples only the moment of `after` counts.
-    """
+def throttled(after: Reading) -> str | None:
+    """Why the window that ended with `after` must be repeated, in words with the reason's name; None if it is good."""
     if isinstance(after, CardUnavailable):
         return None
-    reasons = set(after.reasons or ())
-    if isinstance(before, CardSample):
-        share = SPOILED_SHARE * (after.at_ns - before.at_ns)
-        reasons |= {name for name, ns in _lowered_ns(after, before).items() if ns > max(share, 0)}
-    spoiling = [name for name in SPOILING if name in reasons]
+    spoiling = [name for name in SPOILING if name in (after.reasons or ())]
     if not spoiling:
         return None
     # Use the more specific reason if there is one: a hot card sets the general bit as well.

@@ -16,7 +16,6 @@ from profiling.gpu.state_summary import CardState, Span, card_state, throttled
 from tasks.node.device_info import detect
 
 QUIET = CardSample(
-    at_ns=0,
     sm_clock_mhz=1980,
     memory_clock_mhz=3201,
     max_sm_clock_mhz=1980,
@@ -31,8 +30,8 @@ QUIET = CardSample(
 )
 
 
-def after(ms: float, **changes: object) -> CardSample:
-    return replace(QUIET, at_ns=int(ms * 1e6), **changes)  # type: ignore[arg-type]
+def after(**changes: object) -> CardSample:
+    return replace(QUIET, **changes)  # type: ignore[arg-type]
 
 
 def test_without_a_card_it_says_so():
@@ -68,7 +67,7 @@ def test_reasons_have_the_drivers_names_and_unknown_ones_a_number():
 
 @pytest.mark.parametrize("reason", ["gpu_idle", "sw_power_cap", "applications_clocks_setting", "sync_boost"])
 def test_a_card_that_does_its_best_spoils_no_window(reason):
-    assert throttled(after(5, reasons=(reason,))) is None
+    assert throttled(after(reasons=(reason,))) is None
 
 
 @pytest.mark.parametrize(
@@ -81,32 +80,19 @@ def test_a_card_that_does_its_best_spoils_no_window(reason):
     ],
 )
 def test_a_slowed_card_spoils_the_window_and_the_reason_is_named(reason, words):
-    told = throttled(after(5, reasons=(reason, "gpu_idle"), sm_clock_mhz=1200, temperature_c=91))
+    told = throttled(after(reasons=(reason, "gpu_idle"), sm_clock_mhz=1200, temperature_c=91))
     assert told is not None and words in told and reason in told
     assert "1200 of 1980 MHz" in told and "91 °C" in told
 
 
 def test_the_specific_reason_gives_the_words():
-    told = throttled(after(5, reasons=("hw_slowdown", "hw_power_brake_slowdown")))
+    told = throttled(after(reasons=("hw_slowdown", "hw_power_brake_slowdown")))
     assert told is not None and "power brake" in told and "hw_slowdown" in told
 
 
-def test_a_slow_down_that_came_and_went_inside_the_window_shows():
-    hot = after(10, lowered_ns={**QUIET.lowered_ns, "sw_thermal_slowdown": 3_000_000})
-    told = throttled(hot, QUIET)
-    assert told is not None and "sw_thermal_slowdown" in told
-    assert throttled(hot) is None  # of the moment itself there is nothing to say
-    assert throttled(after(20, lowered_ns=hot.lowered_ns), hot) is None  # an old one is not held against a new window
-
-
-def test_a_moment_of_it_or_the_power_cap_does_not_spoil():
-    assert throttled(after(10, lowered_ns={**QUIET.lowered_ns, "sw_thermal_slowdown": 50_000}), QUIET) is None
-    assert throttled(after(10, lowered_ns={**QUIET.lowered_ns, "sw_power_cap": 9_000_000}), QUIET) is None
-
-
 def test_a_sample_without_anything_spoils_nothing():
-    empty = CardSample(at_ns=1)
-    assert throttled(empty, empty) is None
+    empty = CardSample()
+    assert throttled(empty) is None
     state = card_state([empty])
     assert state.unavailable is None and state.sm_clock_mhz is None and state.other_processes is None
     json.dumps(asdict(state), allow_nan=False)
@@ -117,8 +103,8 @@ def test_samples_add_up():
         [
             QUIET,
             CardUnavailable("for a moment"),
-            after(5, lowered_ns={}, sm_clock_mhz=1755, reasons=("sw_power_cap",), power_w=690.0, temperature_c=61),
-            after(9, lowered_ns={**QUIET.lowered_ns, "sw_power_cap": 2_500_000}, ecc_uncorrected=1, reasons=None),
+            after(lowered_ns={}, sm_clock_mhz=1755, reasons=("sw_power_cap",), power_w=690.0, temperature_c=61),
+            after(lowered_ns={**QUIET.lowered_ns, "sw_power_cap": 2_500_000}, ecc_uncorrected=1, reasons=None),
         ]
     )
     assert state.samples == 3
@@ -135,17 +121,17 @@ def test_nothing_sampled_is_said():
 
 def test_strangers_on_the_card_are_told_apart_from_us():
     ours, stranger = CardProcess(10, 1 << 20), CardProcess(99, None)
-    assert card_state([after(1, processes=(ours,))], own={10, 11}).other_processes == []
-    both = [QUIET, after(1, processes=(ours, stranger))]
+    assert card_state([after(processes=(ours,))], own={10, 11}).other_processes == []
+    both = [QUIET, after(processes=(ours, stranger))]
     assert card_state(both, own={10}, others={99, 98}).other_processes == [stranger]
     assert card_state(both, own={10}).other_processes == [], "whose it is could not be found out"
-    in_turn = [after(1, processes=(stranger,)), after(2, processes=(ours,))]
+    in_turn = [after(processes=(stranger,)), after(processes=(ours,))]
     assert card_state(in_turn, own={10}, others={99}).other_processes == [stranger]
 
 
 def test_pids_of_another_namespace_accuse_nobody():
-    assert card_state([after(1, processes=(CardProcess(99, 1),))], own={10}).other_processes is None
-    assert card_state([after(1, processes=())], own={10}).other_processes is None
+    assert card_state([after(processes=(CardProcess(99, 1),))], own={10}).other_processes is None
+    assert card_state([after(processes=())], own={10}).other_processes is None
 
 
 AFTER_A_FORK = """

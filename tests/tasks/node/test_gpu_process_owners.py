@@ -50,7 +50,7 @@ class Listing(CardMonitor):
 
     def sample(self, *, thorough: bool = False) -> CardSample:
         listed = tuple(CardProcess(pid, 1 << 20) for pid in [os.getpid(), *self.pids])
-        return CardSample(at_ns=time.monotonic_ns(), processes=listed if thorough else None)
+        return CardSample(processes=listed if thorough else None)
 
 
 Around = Callable[..., list[int] | None]
@@ -205,7 +205,7 @@ def test_lists_of_another_namespace_report_nobody(register: ProcessRegister) -> 
     card = Listing()
     readings = CardReadings(card, CardOwners(register, os.getppid()))
     card.sample = lambda thorough=False: CardSample(  # type: ignore[method-assign]
-        at_ns=1, processes=tuple(CardProcess(pid, 1) for pid in (GONE, ended.pid)) if thorough else None
+        processes=tuple(CardProcess(pid, 1) for pid in (GONE, ended.pid)) if thorough else None
     )
     readings.take(thorough=True)
     readings.take(thorough=True)
