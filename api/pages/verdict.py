@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import baselines, confirmation, evidence, sanitizer, words
+from api.pages import baselines, evidence, sanitizer, words
 from api.pages.cases import in_cases
 from api.pages.stored_record import WRITTEN_BY_ANOTHER, read_or
 from domain.flags import FlagCode
 from domain.job import State
 from domain.result import Status, first_line
+from domain.speed.confirmation import Finding
 from tasks.jobs.job_view import JobView
 
 Result = Mapping[str, Any]
@@ -36,6 +37,15 @@ HEADLINES = {
     Status.UNSUPPORTED: "Not supported here",
     Status.CONTRACT_MISMATCH: "Contract does not fit",
     Status.REFERENCE_FAILED: "The reference failed",
+}
+
+_CONFIRMATIONS = {
+    Finding.CONFIRMED: "It confirms job {of}, which said {first} times.",
+    Finding.LARGER: "It confirms job {of}, which said only {first} times.",
+    Finding.SMALLER: "It does not confirm job {of} in full, which said {first} times.",
+    Finding.VANISHED: "It does not confirm job {of}, which said {first} times.",
+    Finding.ONLY_BOUNDS: "Whether it confirms the {first} times of job {of} is unknown: one of them is only a bound.",
+    Finding.NOT_MEASURED: "It passes as job {of} did, without a speed-up to compare with its {first} times.",
 }
 
 
@@ -66,7 +76,7 @@ def of_result(result: Result) -> Verdict:
     status = Status(result["verdict"])
     kernel = result["kernel_exec_result"]
     errors = sanitizer.error_summary(kernel)
-    unsound = confirmation.sentence(result) + (f" But {errors}." if errors else "")
+    unsound = _confirmation(result) + (f" But {errors}." if errors else "")
     if (qualified := result.get("qualification")) is not None:
         tone = GOOD if qualified["fit"] and not errors else BAD
         return Verdict(
@@ -137,6 +147,22 @@ def _absolute_time(timing: Result) -> str:
 def _flags(result: Result) -> str:
     codes = dict.fromkeys(words.name(flag["code"]) for flag in evidence.flags(result))
     return f" Flagged: {', '.join(codes)}." if codes else ""
+
+
+def _confirmation(result: Result) -> str:
+    """Whether the job confirms the earlier one that it judged again; empty for a job that confirms none."""
+    finding = result.get("confirmation")
+    if not finding:
+        return ""
+    if not finding["verdict_stands"]:
+        return f" It does not confirm job {finding['of']}, which passed."
+    first = words.figure(finding["first_speedup"]["ratio"])
+    text = _CONFIRMATIONS[Finding(finding["finding"])].format(of=finding["of"], first=first)
+    together = finding["together"]
+    if together is None:
+        return f" {text}"
+    low, high = words.figure(together["ci_low"]), words.figure(together["ci_high"])
+    return f" {text} Both together support {words.figure(together['ratio'])} times (95 % interval {low} to {high})."
 
 
 def _failed(status: Status, kernel: Result, in_its_cases: str) -> str:

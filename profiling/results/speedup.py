@@ -59,3 +59,18 @@ def pairs_half_width(reference: TimeEstimate, candidate: TimeEstimate) -> float:
     """Half the width of the ratio's 95 % interval, relative to it; only the part that more windows can narrow."""
     used = candidate.used & reference.used
     return ratio_half_width(reference.net_ms[used], candidate.net_ms[used])
+
+
+def speedup_over(candidate: Speedup, baseline: Speedup) -> Speedup | None:
+    """The candidate's speed-up over the baseline, from both speed-ups over the reference; None if one is only a bound.
+
+    The two were measured in different processes, so that their errors add in quadrature.
+    """
+    if any(one.ci_low <= 0 or math.isinf(one.ci_high) for one in (candidate, baseline)):
+        return None
+    below, above = (
+        math.hypot(math.log(candidate.ratio / end), math.log(baseline.ratio / other_end))
+        for end, other_end in ((candidate.ci_low, baseline.ci_high), (candidate.ci_high, baseline.ci_low))
+    )
+    ratio = candidate.ratio / baseline.ratio
+    return measured(ratio, ratio * math.exp(-below), ratio * math.exp(above))

@@ -14,7 +14,7 @@ from domain.budget import Budget
 from domain.request import Request
 from domain.result import Report, Status, first_line
 from domain.speed.baseline import COMPILABLE, Baseline, BaselineResult, NoBaseline
-from profiling.results.baseline_speedup import speedup_over
+from profiling.results.speedup import speedup_over
 
 
 def with_baselines(report: Report, request: Request, evaluate: Callable[[Request], Report]) -> Report:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import torch
+
+from backends.base import Target
 from domain.fault import KernelFault
 from domain.kernel import Kernel, KernelType
 from domain.kernel_guess import looks_like, other_type, uses_triton
@@ -16,7 +23,7 @@ from profiling.gpu.xid_errors import summary
 from tasks.diagnostics.post_timing_checks import NOT_REACHED
 from tasks.evaluation.case_report import with_cases
 from tasks.evaluation.device_scope import DeviceUse
-from tasks.runtime.environment_report import environment
+from tasks.node.device_info import detect
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.stream_isolation import roles_with_own_queues
@@ -38,7 +45,7 @@ def make_report(
     failed = reference if candidate.reference is not None and candidate.reference.fault is not None else None
     report = Report(
         outcome(job.request, candidate, use.inputs, failed, on_gpu=on_gpu),
-        environment(job.worker.target),
+        _environment(job.worker.target),
         reference,
         use.speedup,
         device_metrics,
@@ -156,3 +163,39 @@ def _device(job: JobContext, kernel_runs: Sequence[KernelRun], use: DeviceUse) -
         return held
     own_queues, errors = roles_with_own_queues(kernel_runs), summary(use.card_errors)
     return replace(held, multi_queue_roles=own_queues, gpu_errors=errors)
+
+
+@cache
+def _environment(target: Target) -> dict[str, Any]:
+    """Host, device and versions; JSON-ready."""
+    host = socket.gethostname()
+    address = None
+    with contextlib.suppress(OSError):
+        address = socket.gethostbyname(host)
+    report: dict[str, Any] = {
+        "host": host,
+        "address": address,
+        "device": target.device,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "gpu_id": None,
+        "gpu_type": None,
+        "gpu_name": None,
+        "gpu_model": detect().model,
+        "cuda_version": torch.version.cuda,
+    }
+    with contextlib.suppress(ImportError):
+        import triton
+
+        report["triton"] = triton.__version__
+    if target.is_cuda:
+        properties, device = torch.cuda.get_device_properties(target.device), detect()
+        report |= {
+            "gpu_id": device.gpu_index,
+            "gpu_name": properties.name,
+            "gpu_type": device.gpu_type,
+            "gpu_memory_bytes": properties.total_memory,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "driver": device.driver,
+        }
+    return report

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+import platform
 import socket
 import time
 from collections.abc import Callable
@@ -17,10 +19,10 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
+from domain.paths import code_of
 from sandbox.isolation.layer_probe import Layers
 from tasks.fleet.quarantine import FAULTS, QUARANTINED
 from tasks.fleet.worker_readings import Reading, key
-from tasks.node import fingerprint
 from tasks.node.device_info import Device
 from tasks.node.periodic_thread import PeriodicThread, failing
 from tasks.node.redis_client import text
@@ -34,7 +36,10 @@ MODELS = "workers:gpu"
 """A hash: the model of each worker's device, as requests name it."""
 
 SETUPS = "workers:setup"
-"""A hash: each worker's fingerprint, on which its results depend (`tasks/node/fingerprint.py`)."""
+"""A hash: each worker's fingerprint, on which its results depend (`_fingerprint`)."""
+
+JUDGES = ("domain", "backends", "sandbox", "profiling", "validation", "tasks")
+"""Packages whose code determines a result."""
 
 ALL_MODELS = "gpus"
 """The set of all device models that a worker ever had."""
@@ -138,7 +143,7 @@ class Heartbeat:
         self._name = name
         self._model = device.model
         versions = _versions(device)
-        self._setup = fingerprint.digest(device, versions)
+        self._setup = _fingerprint(device, versions)
         self._quarantined = quarantined
         self._readings = readings
         self._facts = {
@@ -202,3 +207,14 @@ def _versions(device: Device) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
+
+
+def _fingerprint(device: Device, versions: dict[str, str]) -> str:
+    """Equal for two workers that would, as far as known, produce the same result for the same request."""
+    facts = [device.model, device.driver, platform.python_version(), platform.machine(), sorted(versions.items())]
+    return hashlib.sha256(json.dumps([*facts, _judging_code()]).encode()).hexdigest()[:16]
+
+
+@cache
+def _judging_code() -> str:
+    return hashlib.sha256(code_of(JUDGES)).hexdigest()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from profiling.gpu.monitor import CardMonitor
+from profiling.gpu.state_summary import CardState, Reading, card_state, processes
 from sandbox.isolation import process_tree, uid
 from sandbox.supervisor.process_register import ProcessRegister
 
@@ -60,3 +62,21 @@ class CardOwners:
             visited.add(pid)
             pid, status = status.parent, process_tree.status_of(status.parent)
         return False
+
+
+class CardReadings:
+    """Readings of the card around one job's windows, with the owners of the processes on it."""
+
+    def __init__(self, card: CardMonitor, owners: CardOwners) -> None:
+        self._card = card
+        self._owners = owners
+        self._readings: list[Reading] = []
+
+    def take(self, *, thorough: bool = False) -> Reading:
+        """Take a reading; a thorough one lists processes, whose owners are identified before any of them ends."""
+        self._readings.append(self._card.sample(thorough=thorough))
+        self._owners.look(processes(self._readings[-1:]))
+        return self._readings[-1]
+
+    def state(self) -> CardState:
+        return card_state(self._readings, self._owners.started_here, self._owners.others)

@@ -25,7 +25,7 @@ from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed, Window
 from tasks.correctness.trials import Trials
 from tasks.correctness.view_outputs import view_outputs_warning
-from tasks.node.gpu_readings import CardReadings
+from tasks.node.gpu_process_owners import CardReadings
 from tasks.runtime.build_stage import gpu_build_warning, not_built_warning
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.null_window_cache import NullKind
@@ -36,8 +36,7 @@ from tasks.timing.consistency_checks import CrossChecks
 from tasks.timing.gate_calibration import HELD_UP
 from tasks.timing.null_window_recheck import CheckNullWindows, NullWindowRecheck
 from tasks.timing.window_retry import RetryPolicy, is_late, repeat_delayed
-from tasks.timing.window_round import run_round
-from tasks.timing.window_runner import WindowRunner
+from tasks.timing.window_runner import WindowRunner, run_round
 from tasks.timing.window_sizing import WindowSize
 
 RESERVE_S = 1.0

@@ -15,9 +15,8 @@ from profiling.results.samples import WindowSetup
 from profiling.window.timed_window import Clock, Window
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tasks.timing import window_round
-from tasks.timing.window_round import run_round
-from tasks.timing.window_runner import WindowRunner
+from tasks.timing import window_runner
+from tasks.timing.window_runner import WindowRunner, run_round
 from tests.kernel_windows import window
 from tests.own_worker import own_worker
 from validation.inputs.contract_inputs import ContractInputs
@@ -45,7 +44,7 @@ def judged(worker: WorkerContext, what: str, *, compared: bool) -> Report:
 def test_windows_run_over_what_is_written_while_calls_are_queued(
     worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, compared: bool
 ) -> None:
-    monkeypatch.setattr(window_round, "fills_in_window", lambda *_, **__: True)
+    monkeypatch.setattr(window_runner, "fills_in_window", lambda *_, **__: True)
     report = judged(worker, "y + x", compared=compared)
     assert report.outcome.status is Status.PASSED
     assert report.outcome.inputs["reused_sets"] == 0 and not report.outcome.inputs["inputs_not_random"]
@@ -67,7 +66,7 @@ def test_what_goes_wrong_with_inputs_ends_the_job_alike(
             raise KernelFault(Status.UNSUPPORTED, "no more of them")
         return drawn(self, numbers)
 
-    monkeypatch.setattr(window_round, "fills_in_window", lambda *_, **__: at_once)
+    monkeypatch.setattr(window_runner, "fills_in_window", lambda *_, **__: at_once)
     monkeypatch.setattr(ContractInputs, "draw_ahead", fails)
     report = judged(worker, "y + x", compared=compared)
     owner = report.reference if compared else report.outcome

@@ -16,8 +16,7 @@ from profiling.stats import flags
 from sandbox.isolation import process_tree, uid
 from sandbox.supervisor.process_register import SLOTS, ProcessRegister
 from sandbox.supervisor.zygote_client import Zygote
-from tasks.node.gpu_process_owners import CardOwners
-from tasks.node.gpu_readings import CardReadings
+from tasks.node.gpu_process_owners import CardOwners, CardReadings
 from tests.tasks.example_jobs import until
 
 GONE = 2**22 + 1

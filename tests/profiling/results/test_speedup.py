@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from profiling.results.baseline_speedup import speedup_over
+from profiling.results.speedup import speedup_over
 from profiling.stats.statistics import measured
 
 
