@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from domain.flags import FlagCode
@@ -11,7 +9,7 @@ from domain.result import Report, Status
 from tasks.correctness import boundary_check
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import judged, kernel, opened
+from tests.tasks.judging import judged, kernel
 
 MODEL = """
 class {name}(nn.Module):
@@ -28,11 +26,6 @@ def get_inputs():
     return [x]
 """
 )
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def quantised(worker: WorkerContext, levels: str, reference: str = REFERENCE) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tasks.correctness.determinism_check import batch_size
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import kernel, opened
+from tests.tasks.judging import kernel
 
 REFERENCE = """
 import torch
@@ -44,11 +43,6 @@ IN_A_RANDOM_ORDER = """own = torch.Generator().manual_seed(int.from_bytes(os.ura
 SPLIT_BY_SIZE = "at = 333 if len(x) > 40 else 500\n    return y[:, :at].sum(1) + y[:, at:].sum(1)"
 SCALED_BY_ALL = "scale = y.mean()\n    return (y / scale).sum(1) * scale"
 SPLIT_BY_PROCESS = "return y[:, :AT].sum(1) + y[:, AT:].sum(1)"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def evaluated(worker: WorkerContext, body: str, before: str = "", **more: Any) -> Report:

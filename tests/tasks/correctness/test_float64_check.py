@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from domain.flags import FlagCode
 from domain.result import Comparison, Status
 from tasks.correctness import float64_check
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import judged, kernel, opened
+from tests.tasks.judging import judged, kernel
 from validation.compare.comparison import compare
 from validation.compare.tolerance import requested
 
@@ -61,11 +59,6 @@ def test_later_calls_may_differ_by_twice_the_bound_and_their_integers_by_nothing
     assert not check.wants_run and judged_as(1, 0, None) is None
     assert judged_as(2, 0, None) is FlagCode.WRONG_BY_FLOAT64
     assert judged_as(1, 1, None) is FlagCode.FLOAT64_UNAVAILABLE
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def compared(

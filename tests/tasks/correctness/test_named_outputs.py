@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,15 +9,10 @@ import pytest
 from domain.flags import FlagCode
 from domain.result import Report, Status
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import INPUTS, forward, judged, kernel, opened
+from tests.tasks.judging import INPUTS, forward, judged, kernel
 
 STATISTICS = "class Model(nn.Module):\n    def forward(self, x):\n        return {}" + INPUTS
 MEAN, STD = "x.mean(-1)", "x.std(-1) + 3"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def answered(worker: WorkerContext, candidate: str, reference: str, **more: Any) -> Report:

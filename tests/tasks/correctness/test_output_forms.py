@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import INPUTS, judged, kernel, opened
+from tests.tasks.judging import INPUTS, judged, kernel
 
 RELU = kernel("def kernel_fn(x):\n    return torch.relu(x)" + INPUTS)
 IMITATION = """
@@ -41,11 +40,6 @@ UNREADABLE = {
 }
 NOTHING = {"None": "None", "a text": "'done'", "bytes": "b'done'", "an empty tuple": "()", "Nones": "(None, [None])"}
 ENDLESS = "\ndef endless(x):\n    found = [x]; found.append(found)\n    return found\n"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def returning(output: str) -> dict[str, Any]:

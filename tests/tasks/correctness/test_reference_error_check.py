@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from domain.flags import FlagCode
 from domain.result import Comparison, Status
 from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import judged, kernel, opened
+from tests.tasks.judging import judged, kernel
 from validation.compare.result import CallComparison
 from validation.compare.tolerance import requested
 
@@ -58,11 +56,6 @@ class ModelNew(nn.Module):
     def forward(self, w, i):
         return Rows.apply(w, i)
 """
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def compared(

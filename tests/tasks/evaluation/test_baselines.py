@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from tasks.evaluation.baselines import with_baselines
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import forward, kernel, opened
+from tests.tasks.judging import forward, kernel
 
 BOTH = {"baselines": ["eager", "compile"], "budget": "quick", "num_trials": 5, "timeout": 300}
 
@@ -42,11 +41,6 @@ BREAKS = reference("return torch.softmax(x, -1)", before='print(end="")')
 NOT_A_GRAPH = reference("return torch.softmax(x, -1)", decorator="@torch._dynamo.disable")
 OTHER_ONCE_COMPILED = reference("return torch.softmax(x, -1) + torch.compiler.is_compiling()")
 RIGHT = forward("for _ in range(16): x = x.cos()\n        return torch.softmax(x, -1)")
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def compared(worker: WorkerContext, candidate: dict[str, Any], reference: dict[str, Any], **more: Any) -> Report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from domain.value import leaves
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import judged, kernel, opened
+from tests.tasks.judging import judged, kernel
 
 REFERENCE_SOURCE = """
 class Model(nn.Module):
@@ -34,11 +33,6 @@ REQUESTED = [
 ]
 WITH_CASES = f"{REFERENCE_SOURCE}\ndef get_cases():\n    return {CASES}\n"
 RIGHT = "for _ in range(20): x = 1.5 * x.cos()\n        return x"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def candidate(body: str, before: str = "") -> dict[str, Any]:

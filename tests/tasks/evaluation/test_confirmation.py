@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from domain.request import Request
 from domain.result import Speedup
 from domain.speed.confirmation import FirstResult
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import forward, kernel, opened
+from tests.tasks.judging import forward, kernel
 
 FIRST = FirstResult("first", Speedup(50.0, 49.0, 51.0, "faster"), "node7", None, "cpu")
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 CHAIN = "for _ in range(40): x = x.cos()\n        return x"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from domain.flags import FlagCode
 from domain.result import Report, Status
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import judged, kernel, opened
+from tests.tasks.judging import judged, kernel
 
 MODEL = """
 import torch, torch.nn as nn
@@ -37,11 +36,6 @@ class ModelNew(nn.Module):
             self.kept = {answer}
         return self.kept.clone()
 """
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def model(answer: str, layers: str = "pass", inputs: str = NORMAL, name: str = "Model") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import kernel, opened
+from tests.tasks.judging import kernel
 
 REFERENCE = """
 import torch
@@ -100,11 +99,6 @@ LIKE_TF32 = """
     at, weight = self.hidden, self.hidden.weight
     rounded = [t + (((t.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) - t).detach() for t in (x, weight)]
 """
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def judged(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,9 @@ from domain.flags import FlagCode
 from domain.result import Report, Status
 from sandbox.supervisor.session import Session
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, forward, judged, kernel, opened
+from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, forward, judged, kernel
 
 ONE_CALL, USUAL = "one_call", "usual"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 @pytest.fixture(autouse=True)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.evaluation.product_sources import RIGHT, sources
-from tests.tasks.judging import judged, opened
+from tests.tasks.judging import judged
 
 DEFAULTS = {"atol": None, "rtol": None, "budget": "quick"}
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 @pytest.mark.parametrize("name", RIGHT)

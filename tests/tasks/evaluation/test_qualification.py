@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from tasks.evaluation.pipeline import run
 from tasks.evaluation.qualification import qualification
 from tasks.runtime.worker_context import WorkerContext
 from tests.api import results
-from tests.tasks.judging import forward, kernel, opened
+from tests.tasks.judging import forward, kernel
 
 KERNEL = Kernel("def kernel_fn(x): ...", KernelType.TORCH)
 REQUEST = Request(KERNEL, reference=KERNEL, qualify=True)
@@ -145,11 +144,6 @@ def test_what_is_unknown_has_a_reason() -> None:
 def test_at_quick_inputs_beyond_the_task_are_unknown() -> None:
     found = qualification(replace(REQUEST, budget=Budget.QUICK), FIT)
     assert {check["name"]: check["result"] for check in found["checks"]}["beyond_the_task"] == "unknown"
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def test_a_whole_job(worker: WorkerContext) -> None:

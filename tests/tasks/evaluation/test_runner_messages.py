@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import SOFTMAX, judged, kernel, opened
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
+from tests.tasks.judging import SOFTMAX, judged, kernel
 
 
 @pytest.mark.parametrize("lie", ["[1, 'a']", "[None]", "{'a': 1}", "[[1.5], []]", "[True]"])

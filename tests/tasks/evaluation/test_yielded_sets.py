@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from domain.result import Report, Status
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import forward, judged, kernel, opened
+from tests.tasks.judging import forward, judged, kernel
 
 LOOP = "for _ in range(20): x = {} * 1.5\n        return x"
 MODEL = f"class Model(nn.Module):\n    def forward(self, x):\n        {LOOP.format('torch.cos(x)')}\n"
@@ -17,11 +16,6 @@ SETS = "\ndef get_inputs():\n    for rows in (64, 33, 200):\n        yield [torc
 RIGHT = LOOP.format("x.cos()")
 SHAPES = [[[64, 64]], [[33, 64]], [[200, 64]]]
 ONE_CASE = [{"name": "one", "arguments": {"rows": 16}, "hidden": False, "timed": True}]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def compared(worker: WorkerContext, body: str, inputs: str = SETS, **more: Any) -> Report:

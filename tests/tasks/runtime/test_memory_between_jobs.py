@@ -20,12 +20,7 @@ from tasks.correctness.trials import Trials
 from tasks.runtime.stream_isolation import Queues, RestartJob
 from tasks.runtime.worker_context import WorkerContext
 from tasks.timing.consistency_checks import CrossChecks
-from tests.tasks.judging import INPUTS, SOFTMAX, judged, kernel, opened
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
+from tests.tasks.judging import INPUTS, SOFTMAX, judged, kernel
 
 
 def test_between_jobs_nothing_of_the_last_one_takes_memory(worker: WorkerContext) -> None:

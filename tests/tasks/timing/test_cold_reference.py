@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
-from tests.tasks.judging import INPUTS, judged, kernel, opened
+from tests.tasks.judging import INPUTS, judged, kernel
 
 SLEEP_S = 0.05
 COLD = f"""
@@ -30,11 +26,6 @@ def kernel_fn(x):
 for _ in range(1000):
     torch.ones(64, 32) * 2
 """
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
 
 
 def test_calls_that_only_a_new_process_makes_slowly_are_no_part_of_a_time(worker: WorkerContext) -> None:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from domain.flags import FlagCode
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes
-from tests.tasks.judging import INPUTS, judged, kernel, opened
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[WorkerContext]:
-    yield from opened()
+from tests.tasks.judging import INPUTS, judged, kernel
 
 
 def test_slowed_reference_is_flagged_and_gives_no_speedup(worker: WorkerContext) -> None:
