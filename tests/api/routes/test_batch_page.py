@@ -10,7 +10,7 @@ from domain.result import Status
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import RELU, kernel
-from tests.api.routes.test_report import EVIL, HTML, Page, assert_sound
+from tests.api.routes.test_report import EVIL, HTML, Page, sound_page
 
 ONE = {"kernel": kernel(RELU, "torch")}
 
@@ -25,11 +25,7 @@ def batch_of(client: FlaskClient, records: JobStore, bodies: list[dict[str, Any]
 
 
 def shown(client: FlaskClient, batch_id: str, query: str = "") -> Page:
-    answer = client.get(f"/batch/{batch_id}{query}", headers=HTML)
-    assert (answer.status_code, answer.content_type) == (200, "text/html; charset=utf-8")
-    page = Page(answer.get_data(as_text=True))
-    assert_sound(page)
-    return page
+    return sound_page(client.get(f"/batch/{batch_id}{query}", headers=HTML))
 
 
 def test_a_finished_batch(client: FlaskClient, records: JobStore) -> None:

@@ -26,7 +26,7 @@ from tests.api import results
 from tests.api.keyed import app_with, holder
 from tests.api.payloads import RELU, kernel
 from tests.api.routes.test_jobs import claimed
-from tests.api.routes.test_report import EVIL, HTML, Page, assert_sound
+from tests.api.routes.test_report import EVIL, HTML, Page, sound_page
 
 
 def kept(source: str) -> dict[str, bytes]:
@@ -53,11 +53,7 @@ def completed(client: FlaskClient, records: JobStore, redis: Redis) -> Jobs:
 
 
 def shown(client: FlaskClient, path: str) -> Page:
-    answer = client.get(path, headers=HTML)
-    assert (answer.status_code, answer.content_type) == (200, "text/html; charset=utf-8")
-    page = Page(answer.get_data(as_text=True))
-    assert_sound(page)
-    return page
+    return sound_page(client.get(path, headers=HTML))
 
 
 def both(client: FlaskClient, first: str, second: str) -> Page:

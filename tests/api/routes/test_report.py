@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from redis import Redis
+from werkzeug.test import TestResponse
 
 from api.pages.stages import MEANS
 from domain.flags import Flag, FlagCode
@@ -72,7 +73,10 @@ def completed(client: FlaskClient, records: JobStore, body: dict[str, Any]) -> s
 
 
 def report(client: FlaskClient, job_id: str, status: int = 200) -> Page:
-    answer = client.get(f"/job/{job_id}/report", headers=HTML)
+    return sound_page(client.get(f"/job/{job_id}/report", headers=HTML), status)
+
+
+def sound_page(answer: TestResponse, status: int = 200) -> Page:
     assert (answer.status_code, answer.content_type) == (status, "text/html; charset=utf-8")
     page = Page(answer.get_data(as_text=True))
     assert_sound(page)
