@@ -38,7 +38,8 @@ class Queues:
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `one_call`: it ran out of device memory, so that its calls are
     judged one at a time (tasks.runtime.memory_plan). `used_process_verdict`: the verdict that the candidate got in a
-    process of earlier jobs; it gets a new one for it.
+    process of earlier jobs; it gets a new one for it. `left_bytes`: the device's memory that other processes left
+    as the job was first planned, in bytes; 0 if unknown.
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -48,6 +49,7 @@ class Queues:
     final: bool = False
     one_call: bool = False
     used_process_verdict: str | None = None
+    left_bytes: int = 0
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
         """Whether each kernel run's context has several queues."""
@@ -61,9 +63,9 @@ class RestartJob(Exception):
         super().__init__(f"restart with several hardware queues for: {sorted(queues.multi_queue_roles)}")
         self.queues = queues
 
-    def after(self, held_s: float) -> RestartJob:
-        """A copy of this restart whose `held_s` includes the time that this attempt held the device."""
-        return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s))
+    def after(self, held_s: float, left_bytes: int = 0) -> RestartJob:
+        """A copy of this restart after an attempt that held the device for `held_s`, with its plan's `left_bytes`."""
+        return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s, left_bytes=left_bytes))
 
 
 def initial_queues(kernels: Iterable[Kernel]) -> Queues:

@@ -197,7 +197,7 @@ class WorkerContext(BuildSession):
                 session.load_null()
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
         except (torch.OutOfMemoryError, DeviceMemoryError):
-            self._end_null()  # It may be in the middle of a window, and waits for the referee.
+            self.end_null_runner()  # It may be in the middle of a window, and waits for the referee.
             raise
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
@@ -257,6 +257,13 @@ class WorkerContext(BuildSession):
         """Ends the runners that wait for a job, of all workers of the device, and so frees what their contexts hold."""
         if self._idle is not None and (ended := self._idle.end_all()):
             log.info("a job lacks device memory: ended %d runners that waited for a job", ended)
+
+    def end_null_runner(self) -> None:
+        """Ends the null runner, and so frees what it and its arena hold; the next null window starts another."""
+        null, self._null = self._null, None
+        if null is not None:
+            null.close()
+        self.null_window_cache.clear()
 
     def release_job_memory(self) -> None:
         """Between jobs: releases the device memory that the last job made this process and its null runner allocate.
@@ -326,12 +333,6 @@ class WorkerContext(BuildSession):
     def _new_folder(self) -> Path:
         return self.private_folder(self.folder / f"standby-{secrets.token_hex(8)}")
 
-    def _end_null(self) -> None:
-        null, self._null = self._null, None
-        if null is not None:
-            null.close()
-        self.null_window_cache.clear()
-
     def _own_runners_folder(self) -> Path:
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
@@ -349,7 +350,7 @@ class WorkerContext(BuildSession):
 
     def _discard(self) -> None:
         self._join_teardown()
-        self._end_null()
+        self.end_null_runner()
         self.warm_reference.close()
         self.used_candidate.close()
         self.runner_pool.close()
