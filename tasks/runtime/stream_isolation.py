@@ -37,9 +37,9 @@ class Queues:
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `one_call`: it ran out of device memory, so that its calls are
-    judged one at a time (tasks.runtime.memory_plan). `used_process_verdict`: the verdict that the candidate got in a
-    process of earlier jobs; it gets a new one for it. `left_bytes`: the device's memory that other processes left
-    as the job was first planned, in bytes; 0 if unknown.
+    judged one at a time (tasks.runtime.memory_plan). `left_bytes`: the device's memory that other processes left as the
+    job was first planned, in bytes; 0 if unknown. `new_process_roles`: the roles whose kernel had a process of earlier
+    jobs, and gets a new one for it; `used_process_verdict`: the verdict before that.
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -48,6 +48,7 @@ class Queues:
     held_s: float = 0.0
     final: bool = False
     one_call: bool = False
+    new_process_roles: frozenset[str] = frozenset()
     used_process_verdict: str | None = None
     left_bytes: int = 0
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.runner_keys import reference_key
 from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
@@ -170,6 +172,41 @@ def test_what_is_restored_in_the_process_is_as_in_a_new_one(worker: WorkerContex
     candidate = kernel(drawn + forward("return torch.softmax(x, -1) + FIRST.sum()")["source_code"])
     reports = [run(request(candidate, reference, owner="restored"), worker) for _ in range(3)]
     assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, WARM), (Status.PASSED, WARM)]
+
+
+ONLY_ONCE = {
+    "start method": "import multiprocessing\nmultiprocessing.set_start_method('spawn')",
+    "threads between operators": "torch.set_num_interop_threads(1)",
+}
+"""What a process can do once, and leaves nothing that the comparison of its state looks at."""
+
+
+@pytest.mark.parametrize("once", ONLY_ONCE)
+def test_a_reference_that_fails_in_a_kept_process_is_judged_again_in_a_new_one(
+    worker: WorkerContext, once: str
+) -> None:
+    reference = f"{ONLY_ONCE[once]}\n{SOFTMAX}"
+    reports = [run(request(candidate, reference, owner=once), worker) for candidate in (RIGHT, WRONG)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.WRONG_RESULT, FRESH)]
+    assert [report.device.isolation for report in reports] == [
+        {"process": "fresh"},
+        {"process": "fresh", "used_process_verdict": "reference_failed"},
+    ]
+
+
+def test_a_kept_reference_that_is_killed_during_a_job_costs_no_attempt(worker: WorkerContext) -> None:
+    run(request(RIGHT, owner="ours"), worker)
+    warm = worker.warm_reference.warm
+    assert warm is not None
+    pid, killed = warm.runner.session.runner.pid, []
+
+    def kill(stage: Stage) -> None:
+        if stage is Stage.TIME and not killed:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    report = run(request(RIGHT, owner="ours"), worker, JobCallbacks(kill))
+    assert killed and seen(report) == (Status.PASSED, FRESH)
 
 
 def test_short_memory_ends_the_runner_of_another_reference(worker: WorkerContext) -> None:
