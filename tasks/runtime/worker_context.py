@@ -112,16 +112,11 @@ class WorkerContext(BuildSession):
             is_crowded=lambda: self.device.is_crowded,
         )
         self.card = CardMonitor(self.device.uuid)
-        self.warm_reference = KeptRunner(REFERENCE_JOBS, settings().warm_reference, self.device, yielding, self._idle)
-        self.used_candidate = KeptRunner(
-            self._candidate_jobs(),
-            USED_IDLE_S,
-            self.device,
-            yielding,
-            self._idle,
-            new_kernels=True,
-            device_bytes=self._bytes_of_process,
+        kept = partial(
+            KeptRunner, device=self.device, quiet=yielding, idle=self._idle, device_bytes=self._bytes_of_process
         )
+        self.warm_reference = kept(REFERENCE_JOBS, settings().warm_reference)
+        self.used_candidate = kept(self._candidate_jobs(), USED_IDLE_S, new_kernels=True)
         self.card_errors = CardErrors(self.device.uuid)
         self.teardown = DeferredTeardown(self.device)
         """The end of the last job's runners; it is over before anything else begins here."""

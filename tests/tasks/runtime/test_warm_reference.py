@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from domain.request import Request
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.runtime.kept_runner import MOST_BYTES, KeptRunner
 from tasks.runtime.runner_keys import reference_key
 from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
@@ -227,6 +229,17 @@ def test_a_job_that_judges_calls_one_at_a_time_keeps_no_reference(
     monkeypatch.setattr(worker, "usual_memory", 64 << 10)
     assert seen(run(request(RIGHT, owner="large"), worker)) == (Status.PASSED, WARM)
     assert worker.warm_reference.warm is None
+
+
+@pytest.mark.parametrize(("device_bytes", "second"), [(None, WARM), (MOST_BYTES, WARM), (MOST_BYTES + 1, FRESH)])
+def test_a_reference_that_holds_device_memory_by_other_means_than_torch_is_not_kept(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, device_bytes: int | None, second: str
+) -> None:
+    kept = KeptRunner(9, 60, worker.device, lambda _: nullcontext(), device_bytes=lambda _: device_bytes)
+    monkeypatch.setattr(worker, "warm_reference", kept)
+    reports = [run(request(RIGHT), worker) for _ in range(2)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, second)]
+    kept.close()
 
 
 def test_an_idle_runner_ends_by_itself_and_none_is_kept_where_the_setting_is_zero(
