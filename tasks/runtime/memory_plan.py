@@ -223,11 +223,15 @@ class MemoryPlan:
         """A block in which these kernels are called first.
 
         With one call in a window, all other runners give up their arenas, because the size of outputs is not known yet.
-        It then notes what the reference takes of the device by itself.
+        The referee gives up its layouts of earlier calls: of another case, or of the forward pass alone. It then notes
+        what the reference takes of the device by itself.
         """
         if self._eviction is None:
             yield
             return
+        self._worker.drop_null_layout()
+        for window_session in filter(None, (run.window_session for run in self._kernel_runs)):
+            window_session.drop_layout()
         self._eviction.evict_all(but=kernel_runs[0].session)
         self._worker.device.empty_cache()
         free = self._worker.device.free

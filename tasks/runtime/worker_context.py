@@ -253,6 +253,11 @@ class WorkerContext(BuildSession):
         if self._idle is not None and (ended := self._idle.end_all()):
             log.info("a job lacks device memory: ended %d runners that waited for a job", ended)
 
+    def drop_null_layout(self) -> None:
+        """Drops the null runner's last layout, whose image may be a large call's."""
+        if self._null is not None:
+            self._null.drop_layout()
+
     def end_null_runner(self) -> None:
         """Ends the null runner, and so frees what it and its arena hold; the next null window starts another."""
         null, self._null = self._null, None
@@ -269,8 +274,8 @@ class WorkerContext(BuildSession):
         clear_exception_frames(sys.exception())
         self.evict_by(None)
         try:
+            self.drop_null_layout()
             if self._null is not None:
-                self._null.drop_layout()
                 self._null.session.load_null()
                 self._null.session.detach()
         except (KernelFault, InfrastructureFault):

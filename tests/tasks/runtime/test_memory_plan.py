@@ -61,6 +61,8 @@ class Worker:
 
     def end_null_runner(self) -> None: ...
 
+    def drop_null_layout(self) -> None: ...
+
 
 class Job:
     """A job of that worker; `timeout` in s."""
