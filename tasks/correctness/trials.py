@@ -334,10 +334,10 @@ class Trials:
         return max(bytes_per_call(self.example[c.role], c.returned) for c in self.kernel_runs)
 
     def memory(self) -> int:
-        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it; or one call's."""
+        """Maximum bytes of one kernel's window: its share of what others leave of the device; or one call's."""
         if self.memory_plan.one_call:
             return self.bytes_per_call()
-        return self.worker.window_memory // (COPIES_USUAL * len(self.kernel_runs))
+        return self.memory_plan.left_of(self.worker.window_memory) // (COPIES_USUAL * len(self.kernel_runs))
 
     def _slots(self, kernel_run: KernelRun, calls: int) -> Slots:
         return kernel_run.slots(calls, self.example[kernel_run.role], self.worker.device.name)

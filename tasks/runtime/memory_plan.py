@@ -35,7 +35,8 @@ memory of the outputs."""
 SLACK = 1 << 30
 """Device memory in bytes that is kept free beside what a call is known to need."""
 MAX_HELD_SHARE = 0.5
-"""Share of the device's memory: a candidate that holds no more of it leaves the reference and the referee enough."""
+"""Share of the memory that others leave of the device: a kernel that holds no more leaves the other one and the referee
+enough."""
 USUAL_CHANGE = 4 << 30
 """Minimum change, in bytes, of what other processes hold that counts as theirs. On large devices it is the part that
 pooled contexts may take (STANDBYS_SHARE). The contexts of the job's own three processes take half as much."""
@@ -86,7 +87,7 @@ class MemoryPlan:
         Raises KernelFault (OUT_OF_MEMORY) if the calls do not fit in any arrangement.
         """
         needed = COPIES_OF_INPUTS * input_bytes + COPIES_OF_OUTPUTS * output_bytes
-        if needed > self._left_of(self._worker.one_call_memory):
+        if needed > self.left_of(self._worker.one_call_memory):
             held = f", of which other processes hold {_mib(self._held_bytes)}" if self._held_bytes else ""
             raise KernelFault(
                 Status.OUT_OF_MEMORY,
@@ -99,10 +100,10 @@ class MemoryPlan:
         self._call_bytes = max(self._call_bytes, input_bytes + output_bytes)
         self._input_bytes = max(self._input_bytes, input_bytes)
         self._output_bytes = max(self._output_bytes, output_bytes)
-        if self._usual_bytes > self._left_of(self._worker.usual_memory):
+        if self._usual_bytes > self.left_of(self._worker.usual_memory):
             self._choose_one_call()
 
-    def _left_of(self, limit: int) -> int:
+    def left_of(self, limit: int) -> int:
         """The same part of the memory that other processes leave as `limit` is of the whole device's."""
         return int(limit * (1 - self._held_bytes / self._worker.device.memory))
 
@@ -114,7 +115,7 @@ class MemoryPlan:
     @property
     def is_tight(self) -> bool:
         """Whether the copies of one call take so much that none may be kept for a check."""
-        return self._copies_bytes > self._left_of(self._worker.device.memory) // 2
+        return self._copies_bytes > self.left_of(self._worker.device.memory) // 2
 
     @property
     def shortages(self) -> int:
@@ -214,9 +215,9 @@ class MemoryPlan:
         self._kernel_runs[0].fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
 
     def _holder(self, holders: MemoryHolders) -> KernelRun | None:
-        """The kernel that held more than MAX_HELD_SHARE of the device, and more than the other; None if none did."""
+        """The kernel that held most, if that is over MAX_HELD_SHARE of what others leave; else None."""
         most = max(self._kernel_runs, key=lambda run: holders.kernels[run.role])
-        return most if holders.kernels[most.role] > MAX_HELD_SHARE * self._worker.device.memory else None
+        return most if holders.kernels[most.role] > MAX_HELD_SHARE * holders.left else None
 
     @contextmanager
     def measured(self, kernel_runs: Sequence[KernelRun]) -> Iterator[None]:

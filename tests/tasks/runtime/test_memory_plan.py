@@ -120,6 +120,11 @@ def test_a_call_is_arranged_by_what_other_processes_leave(held: int, arrangement
     assert plan.arrangement is arrangement
 
 
+@pytest.mark.parametrize(("held", "left"), [(0, 20), (40, 20), (60, 5)])
+def test_windows_have_their_part_of_what_other_processes_leave(held: int, left: int) -> None:
+    assert plan_on(Card(held * GIB)).left_of(20 * GIB) == left * GIB
+
+
 def test_contexts_that_wait_for_a_job_give_way_first() -> None:
     crowded, roomy = Card(56 * GIB), Card(40 * GIB)
     plan_on(crowded), plan_on(roomy)

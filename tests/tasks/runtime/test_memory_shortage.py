@@ -204,6 +204,15 @@ def test_a_referee_without_memory_blames_the_kernel_that_held_most(planned: Plan
     assert other.fault is None and holder.fault is not None and "held 61440 MiB" in holder.fault.message
 
 
+def test_most_of_what_another_program_leaves_is_most(planned: Planned, card: Card) -> None:
+    with neighbour(card, 50 * GIB):
+        job = planned(ONE_CALL)
+        card.held[job.pid(job.candidate)] = 30 * GIB
+        with pytest.raises(Stopped):
+            job.lacks_memory(job.reference)
+    assert job.reference.fault is None and job.candidate.fault is not None
+
+
 def test_an_arena_is_not_what_a_kernel_holds(planned: Planned, card: Card) -> None:
     job = planned(ONE_CALL)
     job.candidate.open_session.arena = Arena(card)
