@@ -263,7 +263,8 @@ def test_only_jobs_that_may_share_a_runner_have_a_key() -> None:
     plain = request(RIGHT)
     assert reference_key(plain, Queues()) == reference_key(request(WRONG, num_trials=9), Queues()) is not None
     others = [replace(plain, owner="ann"), request(RIGHT, draw_on="host"), request(RIGHT, SOFTMAX + "\n")]
-    assert len({reference_key(each, Queues()) for each in (plain, *others)}) == 4
+    others.append(replace(plain, gradients=True))
+    assert len({reference_key(each, Queues()) for each in (plain, *others)}) == 5
     alone = [replace(plain, reference=None), replace(plain, profile=True), request(RIGHT, budget="precise")]
     alone.append(replace(plain, reference=replace(plain.kernel, kernel_type="torch_cuda")))
     assert [reference_key(each, Queues()) for each in alone] == [None] * 4
