@@ -81,6 +81,15 @@ class MemoryPlan:
         """Whether a window has one call, and runners give up their arenas for each other."""
         return self.arrangement is Arrangement.ONE_CALL
 
+    @property
+    def is_large(self) -> bool:
+        """Whether a window has one call because of the call's size, so that checks with further copies are left out.
+
+        A job of small calls has room for them, though its kernels lacked memory: saying so must not avoid a check.
+        """
+        least = min(self._worker.usual_memory, self._worker.device.memory // LEAST_GAIN)
+        return self.one_call and self._usual_bytes > self.left_of(least)
+
     def admit(self, input_bytes: int, output_bytes: int = 0) -> None:
         """Chooses the arrangement for calls with tensors of so many bytes, as far as they are known.
 

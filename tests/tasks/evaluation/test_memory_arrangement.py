@@ -14,6 +14,7 @@ from domain.flags import FlagCode
 from domain.result import Report, Status
 from profiling.window.call_buffers import Slots
 from sandbox.supervisor.session import Session
+from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, forward, judged, kernel, opened
 
@@ -52,6 +53,21 @@ def test_distributions_are_left_out_with_their_reason(worker: WorkerContext) -> 
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX), budget="default")
     skipped = report.outcome.inputs["distributions"]["skipped"]
     assert {reason["code"] for reason in skipped.values()} == {FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE}
+
+
+def test_small_calls_that_are_judged_one_at_a_time_have_every_check(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are where kernels lacked memory, as a kernel may say that it did."""
+    monkeypatch.setattr(worker, "usual_memory", 1 << 40)
+    candidate, reference = forward("return torch.softmax(x, -1)"), kernel(SOFTMAX)
+    usual = judged(worker, candidate, reference, budget="default")
+    monkeypatch.setattr("tasks.evaluation.multi_process.initial_queues", lambda _: Queues(one_call=True))
+    report = judged(worker, candidate, reference, budget="default")
+    assert (arrangement(usual), arrangement(report)) == (USUAL, ONE_CALL)
+    assert report.outcome.inputs["distributions"]["checked"] == usual.outcome.inputs["distributions"]["checked"]
+    assert len(report.outcome.inputs["distributions"]["checked"]) > 3
+    assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
 def test_one_kernel_alone_is_judged_in_turns_with_the_null_runner(worker: WorkerContext) -> None:
