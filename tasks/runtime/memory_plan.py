@@ -157,8 +157,8 @@ class MemoryPlan:
 
         - A kernel that lacked memory is to blame for that itself. The reference is not if the candidate held most of
           the device.
-        - If the referee lacked memory, a kernel that held most of the device is to blame. If none did, large calls are
-          the first kernel's fault, and small ones raise InfrastructureFault.
+        - If the referee lacked memory, a kernel that held most of the device is to blame. If none did, it is the first
+          kernel's fault if calls are large or the kernels held much together; else InfrastructureFault is raised.
         """
         began = time.monotonic()
         try:
@@ -210,16 +210,16 @@ class MemoryPlan:
             held = _mib(holders.kernels[holder.role])
             message = f"this kernel held {held} of the device's {total}, and the referee lacked memory"
             holder.fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
-        if not self.one_call:
-            free, held = _mib(self._free_bytes), _mib(sum(holders.kernels.values()))
+        held_bytes = sum(holders.kernels.values())
+        if not self.is_large and held_bytes <= MAX_HELD_SHARE * holders.left:
             raise InfrastructureFault(
-                f"the referee lacks device memory for small calls, and the kernels hold only {held} of {total}, "
-                f"of which {free} were free before: {error}"
+                f"the referee lacks device memory for small calls, and the kernels hold only {_mib(held_bytes)} of "
+                f"{total}, of which {_mib(self._free_bytes)} were free before: {error}"
             ) from None
-        free = _mib(holders.free)
         message = (
             f"the referee found too little of the device's memory for the inputs and outputs of one call, "
-            f"{_mib(self._call_bytes)}: {free} of {total} were free; make them smaller, or use a larger GPU"
+            f"{_mib(self._call_bytes)}: {_mib(holders.free)} of {total} were free, and the kernels held "
+            f"{_mib(held_bytes)}; make them smaller, or use a larger GPU"
         )
         self._kernel_runs[0].fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
 
@@ -247,7 +247,7 @@ class MemoryPlan:
         free = self._worker.device.free
         yield
         if [run.role for run in kernel_runs] == [REFERENCE] and self._worker.device.is_cuda:
-            self._reference_bytes = free - self._worker.device.free
+            self._reference_bytes = max(free - self._worker.device.free, 0)
 
     def _explain(self) -> None:
         """Adds to a candidate's fault how much memory there was, and how much its reference took."""

@@ -204,6 +204,18 @@ def test_a_referee_without_memory_blames_the_kernel_that_held_most(planned: Plan
     assert other.fault is None and holder.fault is not None and "held 61440 MiB" in holder.fault.message
 
 
+@pytest.mark.parametrize(("each", "ours"), [(20, True), (30, False)])
+def test_a_referee_without_memory_for_small_calls_blames_no_kernels_that_hold_little(
+    planned: Planned, card: Card, each: int, ours: bool
+) -> None:
+    job = planned(ONE_CALL)
+    card.held |= {job.pid(job.reference): each * GIB, job.pid(job.candidate): each * GIB}
+    with pytest.raises(InfrastructureFault if ours else Stopped):
+        job.referee_lacks_memory()
+    message = "" if job.reference.fault is None else job.reference.fault.message
+    assert job.candidate.fault is None and ("the kernels held 61440 MiB" in message) is not ours
+
+
 def test_most_of_what_another_program_leaves_is_most(planned: Planned, card: Card) -> None:
     with neighbour(card, 50 * GIB):
         job = planned(ONE_CALL)
