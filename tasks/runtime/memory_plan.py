@@ -153,7 +153,7 @@ class MemoryPlan:
         """A block in which the job runs. If device memory runs out in it, the referee measures who held it.
 
         It raises RestartJob if `one_call` would free much, and InfrastructureFault if other processes have taken or
-        freed memory since the job was planned. Else it records a fault:
+        freed memory since the job was planned. It records a fault otherwise:
 
         - A kernel that lacked memory is to blame for that itself. The reference is not if the candidate held most of
           the device.
@@ -172,23 +172,23 @@ class MemoryPlan:
             self._blame_for_referee(self._holders([], began), error)
 
     def _holders(self, failed: Sequence[KernelRun], began: float) -> MemoryHolders:
-        """Who held the device's memory as these kernels, or the referee, lacked it. Raises as `retried` says."""
+        """Measures who held the device's memory when these kernels, or the referee, lacked it. Raises as `retried`."""
         device = self._worker.device
         restarts = bool(self._held_bytes) or self._usual_bytes > device.memory // LEAST_GAIN
         if not device.is_cuda:  # Host memory is bounded for each runner, and nobody else can take it.
             holders = MemoryHolders(device.free, {run.role: 0 for run in self._kernel_runs}, self.left_bytes)
-            taken = usual = 0
+            growth = usual = 0
         else:
             holders = measure_holders(self._kernel_runs, self._worker, self._job.cancelled)
-            taken, usual = self.left_bytes - holders.left, max(device.memory // STANDBYS_SHARE, USUAL_CHANGE)
-            has_room = taken <= usual or self._copies_bytes + SLACK <= holders.left
-            restarts = has_room and (restarts or holders.held_beside(run.role for run in failed) > usual)
+            growth, usual = self.left_bytes - holders.left, max(device.memory // STANDBYS_SHARE, USUAL_CHANGE)
+            has_room = growth <= usual or self._copies_bytes + SLACK <= holders.left
+            restarts = has_room and (restarts or holders.other_bytes(run.role for run in failed) > usual)
         if restarts and not self.one_call:
             self._restart(began)
-        if abs(taken) > usual:
+        if abs(growth) > usual:
             raise InfrastructureFault(
-                f"the job lacked device memory, and other processes hold {_mib(abs(taken))} of {_mib(device.memory)} "
-                f"{'more' if taken > 0 else 'less'} than when the job was planned: `nvidia-smi` lists them"
+                f"the job lacked device memory, and other processes hold {_mib(abs(growth))} of {_mib(device.memory)} "
+                f"{'more' if growth > 0 else 'less'} than when the job was planned: `nvidia-smi` lists them"
             ) from None
         return holders
 

@@ -22,8 +22,8 @@ class MemoryHolders:
     kernels: dict[str, int]
     left: int
 
-    def held_beside(self, roles: Iterable[str]) -> int:
-        """What the job held without these kernels: the other kernel, the referee, the arenas and the null runner."""
+    def other_bytes(self, roles: Iterable[str]) -> int:
+        """Bytes that the rest of the job held: the other kernel, the referee, the arenas and the null runner."""
         return self.left - self.free - sum(self.kernels[role] for role in roles)
 
 
