@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from domain.fault import InfrastructureFault
 from domain.result import Report, Status
+from tasks.diagnostics.gpu_fault_attribution import raise_reported_card_fault
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
@@ -32,10 +33,14 @@ def judge_again_if_doubtful(
 def judged_again_after_our_fault(
     job: JobContext, kernel_runs: Sequence[KernelRun], device: DeviceScope
 ) -> Iterator[None]:
-    """A block whose InfrastructureFault becomes RestartJob where a kernel has a process of earlier jobs."""
+    """A block whose InfrastructureFault becomes RestartJob where a kernel has a process of earlier jobs.
+
+    A fault of the card stays one: no new process on it is a better one.
+    """
     try:
         yield
     except InfrastructureFault:
+        raise_reported_card_fault(device.use.card_errors)
         _restart_without_used(job, kernel_runs, device, INFRASTRUCTURE_ERROR)
         raise
 

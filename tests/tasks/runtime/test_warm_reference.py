@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from domain.fault import InfrastructureFault
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
+from profiling.gpu.xid_errors import CardError
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.kept_runner import MOST_BYTES, KeptRunner
@@ -209,6 +211,32 @@ def test_a_kept_reference_that_is_killed_during_a_job_costs_no_attempt(worker: W
 
     report = run(request(RIGHT, owner="ours"), worker, JobCallbacks(kill))
     assert killed and seen(report) == (Status.PASSED, FRESH)
+
+
+class FailingCard:
+    """What the driver would report of a card that falls off the bus in each job."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def discard_pending(self) -> None:
+        self.jobs += 1
+
+    def take_new(self, within_s: float = 0.0) -> list[CardError]:
+        return [CardError(79)]
+
+
+def test_a_card_that_fails_beside_a_kept_reference_fails_the_attempt(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(request(RIGHT, owner="card"), worker)
+    assert worker.warm_reference.warm is not None
+    failing = FailingCard()
+    monkeypatch.setattr(worker, "card_errors", failing)
+    with pytest.raises(InfrastructureFault, match="Xid 79"):
+        run(request(RIGHT, owner="card"), worker)
+    assert failing.jobs == 1, "it is not judged again on that card"
+    assert worker.warm_reference.warm is None
 
 
 def test_short_memory_ends_the_runner_of_another_reference(worker: WorkerContext) -> None:
