@@ -37,7 +37,9 @@ SLACK = 1 << 30
 MAX_HELD_SHARE = 0.5
 """Share of the memory that others leave of the device: a kernel that holds no more leaves the other one and the referee
 enough."""
-USUAL_CHANGE = 4 << 30
+MASKED = frozenset({Status.RUNTIME_ERROR, Status.CRASHED})
+"""Statuses of failures that a lack of memory may cause without saying so: cuBLAS is "not initialised" then."""
+LEAST_CHANGE = 4 << 30
 """Minimum change, in bytes, of what other processes hold that counts as theirs. On large devices it is the part that
 pooled contexts may take (STANDBYS_SHARE). The contexts of the job's own three processes take half as much."""
 LEAST_GAIN = 20
@@ -166,6 +168,8 @@ class MemoryPlan:
         except Stopped:
             if failed := [run for run in self._kernel_runs if _lacks_memory(run)]:
                 self._blame_kernels(failed, self._holders(failed, began))
+            elif self._is_full and any(run.fault and run.fault.status in MASKED for run in self._kernel_runs):
+                self._check_growth(measure_holders(self._kernel_runs, self._worker, self._job.cancelled))
             raise
         except (torch.OutOfMemoryError, DeviceMemoryError) as error:
             clear_exception_frames(error)
@@ -177,20 +181,36 @@ class MemoryPlan:
         restarts = bool(self._held_bytes) or self._usual_bytes > device.memory // LEAST_GAIN
         if not device.is_cuda:  # Host memory is bounded for each runner, and nobody else can take it.
             holders = MemoryHolders(device.free, {run.role: 0 for run in self._kernel_runs}, self.left_bytes)
-            growth = usual = 0
         else:
             holders = measure_holders(self._kernel_runs, self._worker, self._job.cancelled)
-            growth, usual = self.left_bytes - holders.left, max(device.memory // STANDBYS_SHARE, USUAL_CHANGE)
-            has_room = growth <= usual or self._copies_bytes + SLACK <= holders.left
-            restarts = has_room and (restarts or holders.other_bytes(run.role for run in failed) > usual)
+            grew = self.left_bytes - holders.left > self._usual_change
+            has_room = not grew or self._copies_bytes + SLACK <= holders.left
+            held_much = holders.other_bytes(run.role for run in failed) > self._usual_change
+            restarts = has_room and (restarts or held_much)
         if restarts and not self.one_call:
             self._restart(began)
-        if abs(growth) > usual:
-            raise InfrastructureFault(
-                f"the job lacked device memory, and other processes hold {_mib(abs(growth))} of {_mib(device.memory)} "
-                f"{'more' if growth > 0 else 'less'} than when the job was planned: `nvidia-smi` lists them"
-            ) from None
+        self._check_growth(holders)
         return holders
+
+    def _check_growth(self, holders: MemoryHolders) -> None:
+        """Raises InfrastructureFault if other processes hold more or less memory than as the job was planned."""
+        growth = self.left_bytes - holders.left
+        if abs(growth) > self._usual_change:
+            raise InfrastructureFault(
+                f"the job failed after other processes' part of the device's {_mib(self._worker.device.memory)} "
+                f"{'grew' if growth > 0 else 'shrank'} by {_mib(abs(growth))}: `nvidia-smi` lists them"
+            ) from None
+
+    @property
+    def _usual_change(self) -> int:
+        """Bytes by which what other processes hold may change during any job."""
+        return max(self._worker.device.memory // STANDBYS_SHARE, LEAST_CHANGE)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so little memory is left of the device that any failure may come of that."""
+        device = self._worker.device
+        return device.is_cuda and device.left_by_others < self._usual_change
 
     def _blame_kernels(self, failed: Sequence[KernelRun], holders: MemoryHolders) -> None:
         """Moves the reference's lack of memory to a candidate that held most of the device; else explains the

@@ -89,10 +89,10 @@ class Job:
     def pid(kernel_run: KernelRun) -> int:
         return kernel_run.open_session.runner.pid
 
-    def lacks_memory(self, kernel_run: KernelRun) -> None:
+    def lacks_memory(self, kernel_run: KernelRun, status: Status = Status.OUT_OF_MEMORY) -> None:
         """That kernel fails for lack of memory, inside the plan's block."""
         with self.plan.retried():
-            kernel_run.fail(KernelFault(Status.OUT_OF_MEMORY, "CUDA out of memory"))
+            kernel_run.fail(KernelFault(status, "CUDA out of memory"))
 
     def referee_lacks_memory(self) -> None:
         with self.plan.retried():
@@ -147,16 +147,34 @@ def test_a_lack_is_nobodys_fault_after_another_program_took_memory(
     planned: Planned, card: Card, who: str, queues: Queues
 ) -> None:
     job = planned(queues)
-    with neighbour(card, 70 * GIB), pytest.raises(InfrastructureFault, match="71680 MiB of 102400 MiB more than when"):
+    with neighbour(card, 70 * GIB), pytest.raises(InfrastructureFault, match="grew by 71680 MiB"):
         if who == "referee":
             job.referee_lacks_memory()
         job.lacks_memory(job.reference if who == REFERENCE else job.candidate)
 
 
+@pytest.mark.parametrize("status", [Status.RUNTIME_ERROR, Status.CRASHED])
+@pytest.mark.parametrize(("taken", "fault"), [(95, InfrastructureFault), (80, Stopped)])
+def test_a_failure_of_another_kind_is_nobodys_fault_only_after_a_program_took_nearly_all(
+    planned: Planned, card: Card, status: Status, taken: int, fault: type[Exception]
+) -> None:
+    job = planned()
+    with neighbour(card, taken * GIB), pytest.raises(fault):
+        job.lacks_memory(job.candidate, status)
+
+
+def test_a_failure_of_another_kind_is_the_kernels_where_it_filled_the_device(planned: Planned, card: Card) -> None:
+    job = planned()
+    card.held[job.pid(job.candidate)] = 95 * GIB
+    with pytest.raises(Stopped):
+        job.lacks_memory(job.candidate, Status.RUNTIME_ERROR)
+    assert job.candidate.fault is not None and job.candidate.fault.status is Status.RUNTIME_ERROR
+
+
 def test_a_program_that_gave_memory_back_since_the_plan_left_too_little_then(planned: Planned, card: Card) -> None:
     with neighbour(card, 40 * GIB):
         job = planned()
-    with pytest.raises(InfrastructureFault, match="40960 MiB of 102400 MiB less than when"):
+    with pytest.raises(InfrastructureFault, match="shrank by 40960 MiB"):
         job.lacks_memory(job.reference)
 
 
@@ -270,5 +288,5 @@ def test_what_was_taken_before_a_restart_counts_in_the_restarted_job(planned: Pl
         with pytest.raises(RestartJob) as again:
             first.lacks_memory(first.reference)
         second = planned(again.value.after(1.0, first.plan.left_bytes).queues)
-        with pytest.raises(InfrastructureFault, match="61440 MiB of 102400 MiB more than when"):
+        with pytest.raises(InfrastructureFault, match="grew by 61440 MiB"):
             second.lacks_memory(second.reference)
