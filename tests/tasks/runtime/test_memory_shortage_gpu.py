@@ -113,7 +113,8 @@ def test_a_kernel_without_memory_is_not_blamed_after_another_program_took_it(
     worker: WorkerContext, who: str, left_gib: int
 ) -> None:
     with neighbour() as program:
-        with pytest.raises(InfrastructureFault, match="grew by") as ours:
+        # With next to nothing left, the referee's own libraries may fail first: another attempt too, and no verdict.
+        with pytest.raises((InfrastructureFault, RuntimeError), match=r"grew by|out of memory") as ours:
             judged(worker, {who: SCRATCH_GIB}, callbacks=taking(program, Stage.VALIDATE, left_gib))
         print(f"the other program took {program.took_gib} GiB: {ours.value}")
         assert program.took_gib << 30 > worker.device.memory // 2
