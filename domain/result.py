@@ -296,7 +296,8 @@ class DeviceReport:
       without a reference.
     - `memory_arrangement`: how the job's calls shared the device's memory; None if the job never had the device.
     - `isolation`: whether the candidate's `process` was `fresh` or `used` by earlier jobs, and in
-      `used_process_verdict` what was found in a used one before; None if the job never had the device.
+      `used_process_verdict` what was found before, with a used one or a warm reference; None if the job never had the
+      device.
     """
 
     held_s: float = 0.0

@@ -50,7 +50,7 @@ ALLOWED = {
 CEILINGS = {
     "tests/profiling/": 11,
     "tests/tasks/correctness/": 8,
-    "tests/tasks/diagnostics/": 12,
+    "tests/tasks/diagnostics/": 8,
     "tests/tasks/evaluation/": 4,
     "tests/tasks/runtime/": 16,
     "tests/tasks/timing/": 16,

@@ -33,7 +33,10 @@ _BACKENDS = ROOT / "backends"
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 BUILD_FAILED = "Error building extension"
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY")
+_OUT_OF_MEMORY = (
+    *("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY"),
+    *("_ALLOC_FAILED", "ALLOCATION_FAILED"),  # cuBLAS, cuFFT and others; cuDNN since version 9.
+)
 _NO_GPU = (
     "No CUDA GPUs are available",
     "Found no NVIDIA driver",

@@ -108,6 +108,12 @@ class Device:
         return int(torch.cuda.mem_get_info(self.name)[0]) if self.is_cuda else self.memory
 
     @property
+    def left_by_others(self) -> int:
+        """The device's memory in bytes that other processes leave: what is free, or lies in this process's tensors and
+        cache."""
+        return self.free + (torch.cuda.memory_reserved(self.name) if self.is_cuda else 0)
+
+    @property
     def reaches_host_memory(self) -> bool:
         """Whether kernels on the device can write all memory of their process, its interpreter's too."""
         return self.is_cuda and cuda_driver.reaches_host_memory(torch.device(self.name).index or 0)

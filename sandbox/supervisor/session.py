@@ -67,7 +67,8 @@ class Session:
         self.target = target
         self.arena: Arena | None = None
         self.call_bytes: int | None = None
-        """Device memory in bytes that a large call allocates, by the runner's word; None if unknown."""
+        """Device memory in bytes that a call allocates, if it is large or the session takes turns with others; None if
+        unknown. By the runner's word."""
         self._eviction: ArenaEviction | None = None
         self.drawn_on: DrawOn | None = None
         """Where the source made the last inputs, by its runner's word; None if unknown."""
@@ -232,7 +233,8 @@ class Session:
 
     def start_probe(self, args: list[Any], calls: int) -> None:
         """Has the runner begin; `finish_probe` waits for it. Several runners can so load libraries at once."""
-        self.runner.send({"op": "probe", "args": values.encode(self.place(args)), "calls": calls})
+        message = {"op": "probe", "args": values.encode(self.place(args)), "calls": calls}
+        self.runner.send({**message, "takes_turns": self._eviction is not None})
 
     def finish_probe(self) -> Probe:
         """Waits for the calls that `start_probe` began."""

@@ -93,7 +93,7 @@ class Preparation:
         with kernel_run.attribute_faults():
             self.memory.admit(bytes_per_call(arguments, []), bytes_per_call([], kernel_run.returned))
         is_candidate = kernel_run is self.kernel_runs[-1] and len(self.kernel_runs) > 1
-        if self.memory.one_call and (is_candidate or self.memory.is_tight):
+        if self.memory.is_large and (is_candidate or self.memory.is_tight):
             kernel_run.drop_probed_outputs()
 
     def _match_outputs(self) -> None:
@@ -147,7 +147,7 @@ class Preparation:
         A constructor may scale weights, or fold others into them, under the reference's names; copies replace those.
         """
         candidate, budget = self.kernel_runs[-1], self.job.budget
-        if not weights.shared or self.memory.one_call or not budget.fits(TRY_S):
+        if not weights.shared or self.memory.is_large or not budget.fits(TRY_S):
             return False
         candidate.open_session.set_deadline(budget.within(TRY_S))
         try:

@@ -144,7 +144,7 @@ class Trials:
         """Run a few untimed calls on fresh inputs; the result is the candidate's first verdict."""
         sets = self.request.budget.effort.validation_sets
         slots = self.slots(max(min(sets, self.memory() // max(self.bytes_per_call(), 1)), 1))
-        if self.memory_plan.one_call:
+        if self.memory_plan.is_large:
             self._keep_one_copy(slots)
         self.fill(slots)
         windows = {c.role: self.run_window(c, slots) for c in self.kernel_runs}
@@ -166,7 +166,7 @@ class Trials:
             for answer in others:
                 self.fixed_outputs.see(answer, [self.tolerance] * len(answer))
         self._first_call = slots[owner.role].arguments(0)
-        if self.memory_plan.one_call:
+        if self.memory_plan.is_large:
             self._drop_first_outputs()
         self.judge(slots, windows)
         if self.right:
@@ -342,10 +342,10 @@ class Trials:
         return max(bytes_per_call(self.example[c.role], c.returned) for c in self.kernel_runs)
 
     def memory(self) -> int:
-        """Maximum bytes of one kernel's window: the allowed memory, divided by all copies of it; or one call's."""
+        """Maximum bytes of one kernel's window: its share of what others leave of the device; or one call's."""
         if self.memory_plan.one_call:
             return self.bytes_per_call()
-        return self.worker.window_memory // (COPIES_USUAL * len(self.kernel_runs))
+        return self.memory_plan.left_of(self.worker.window_memory) // (COPIES_USUAL * len(self.kernel_runs))
 
     def _slots(self, kernel_run: KernelRun, calls: int) -> Slots:
         return kernel_run.slots(calls, self.example[kernel_run.role], self.worker.device.name)
@@ -362,7 +362,7 @@ class Trials:
     def _checks_precision(self) -> bool:
         """Whether the reference runs in float64 too: it has to be written in torch, and to leave room for copies."""
         is_torch = self.kernel_runs[0].kernel.kernel_type == KernelType.TORCH
-        possible = len(self.kernel_runs) > 1 and is_torch and not self.memory_plan.one_call
+        possible = len(self.kernel_runs) > 1 and is_torch and not self.memory_plan.is_large
         return possible and self.request.thorough
 
     def _keep_one_copy(self, slots: dict[str, Slots]) -> None:
@@ -390,7 +390,7 @@ class Trials:
         try:
             return input_mutation_differs(self.kernel_runs, slots, self.tolerance, self.request.matched_ratio)
         except KernelFault:
-            if session is None or session.arena is None or self.memory_plan.one_call:  # There is no room for a copy.
+            if session is None or session.arena is None or self.memory_plan.is_large:  # There is no room for a copy.
                 raise
             first = [stack.clone() for stack in layout.stacked_inputs(session.arena.bytes)]
             layout.seed += 1

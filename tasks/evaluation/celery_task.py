@@ -144,10 +144,12 @@ def _attempt(records: JobStore, pulse: JobStore, claim: Claim, pipeline: Pipelin
 def allowance(request: Request) -> float:
     """Maximum seconds of a job of this request, without its wait for the device.
 
-    The build time counts twice: a job may also wait for another job that builds the same kernel. So does the time of a
-    kernel that may be judged again, after a used process.
+    The build time counts twice: a job may also wait for another job that builds the same kernel. The time of
+    a job counts again for each kernel that may have a process of earlier jobs.
     """
-    attempts = 2 if settings().context_reuses and not request.kernel.has_host_code else 1
+    used_candidate = settings().context_reuses > 0 and not request.kernel.has_host_code
+    warm_reference = settings().warm_reference > 0 and request.reference is not None
+    attempts = 1 + used_candidate + warm_reference
     judging_s = 2 * request.build_seconds + attempts * request.timeout
     return judging_s + request.inspection_seconds + request.baseline_seconds
 

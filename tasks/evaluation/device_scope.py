@@ -89,7 +89,7 @@ class DeviceScope:
                         self.use = replace(self.use, held_s=time.monotonic() - self._began)
         except RestartJob as restart:
             raise_reported_card_fault(self.use.card_errors)
-            raise restart.after(self.use.held_s) from None
+            raise restart.after(self.use.held_s, self.left_bytes) from None
         raise_reported_card_fault(self.use.card_errors)
 
     def _mark_runners(self) -> None:
@@ -104,6 +104,11 @@ class DeviceScope:
         for kernel_run in self._kernel_runs if usual and no_fault and has_room else ():
             comparison = kernel_run.comparison
             kernel_run.stays = kernel_run.reuse_key is not None and (comparison is None or comparison.passed)
+
+    @property
+    def left_bytes(self) -> int:
+        """The device's memory that other processes left as the job was planned, in bytes; 0 before that."""
+        return self.memory_plan.left_bytes if self.memory_plan is not None else self._job.queues.left_bytes
 
     def stop_job_time(self) -> None:
         """Ends the time that counts as the job's: its kernels are judged, and only tools follow."""

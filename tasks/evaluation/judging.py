@@ -15,7 +15,6 @@ from tasks.correctness.load_stage import Preparation
 from tasks.correctness.trials import Trials
 from tasks.correctness.weight_sync import OWN, Weights
 from tasks.diagnostics.gpu_fault_attribution import raise_tested_card_fault
-from tasks.diagnostics.oom_attribution import attribute_memory_fault
 from tasks.diagnostics.post_timing_checks import SUSPICIOUS, measure_work, trace_launches
 from tasks.evaluation.cases import JobCases, require_use
 from tasks.evaluation.device_scope import DeviceScope
@@ -48,7 +47,6 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
             _time(preparation, device, timekeeper)
         _diagnose(trials, timekeeper, device.cases)
     device.stop_job_time()
-    attribute_memory_fault(kernel_runs, job.worker)
     raise_tested_card_fault(kernel_runs, job)
 
 

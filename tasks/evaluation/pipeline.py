@@ -58,6 +58,6 @@ def _evaluate(job: JobContext) -> Report:
             device_metrics = inspect(job, kernel_runs, device)  # Records that there is nothing to inspect.
         read_code(kernel_runs, job, end_runners=runners.close)
         report = make_report(job, kernel_runs, device.use, device_metrics)
-        judge_again_if_doubtful(job, kernel_runs, report)
+        judge_again_if_doubtful(job, kernel_runs, device, report)
         job.worker.teardown.submit(resources.pop_all())
         return report

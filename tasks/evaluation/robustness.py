@@ -34,7 +34,7 @@ def check_robustness(device: DeviceScope, timekeeper: Timekeeper, weights: Weigh
         why = f"the {owner.role} made no more inputs: {fault.message}"
         device.distributions = untried(Flag(FlagCode.DISTRIBUTION_NO_INPUTS, why))
         return
-    distributions = None if trials.memory_plan.one_call else DistributionCheck(trials, perturbation)
+    distributions = None if trials.memory_plan.is_large else DistributionCheck(trials, perturbation)
     parameters = ParameterCheck(weights, trials, perturbation)
     try:
         if distributions is not None:

@@ -69,7 +69,7 @@ def _take_kept_runners(job: JobContext, kernel_runs: list[KernelRun]) -> float |
         kept = worker.kept_runner(kernel_run.role)
         key = (candidate_key if is_candidate else reference_key)(job.request, job.queues) if kept.enabled else None
         kernel_run.reuse_key = key
-        asked = None if is_candidate and job.queues.used_process_verdict is not None else key
+        asked = None if kernel_run.role in job.queues.new_process_roles else key
         warm = kept.take(asked, job.cancelled, memory_is_short=job.queues.one_call, launch_ms=launch_ms)
         if warm is None:
             continue

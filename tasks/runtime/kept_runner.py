@@ -33,6 +33,9 @@ APART_MS = 0.05e-3
 GROWTH_BYTES = 16 << 20
 """Maximum growth of a process's device memory over its jobs, in bytes: the driver loads torch's kernels on first use.
 The stacks of a kernel's threads stay with the context, at 0.27 MB on an H200 for each byte of one stack."""
+MOST_BYTES = 4 << 30
+"""Maximum device memory of a process that waits for a job, in bytes: a context with its libraries takes less than half.
+Torch's own count misses what a source allocates by other means."""
 
 SHOWN_FILES = 3
 
@@ -60,9 +63,9 @@ class KeptRunner:
     """The one runner of a role that a pool child keeps.
 
     It serves `max_jobs` jobs at most, and ends after `idle_s` seconds without one. `quiet` is a block in which no
-    window runs. Any job of the device may end the runners that are in `idle`, if it lacks device memory. With
-    `new_kernels`, each job brings another kernel: the folder is emptied between them, and a runner whose device memory
-    grew, by `device_bytes` of its pid, is not kept.
+    window runs. Any job of the device may end the runners that are in `idle`, if it lacks device memory. `device_bytes`
+    tells a process's device memory by its pid: a runner with more than MOST_BYTES is not kept. With `new_kernels`, each
+    job brings another kernel: the folder is emptied between them, and a runner whose device memory grew is not kept.
     """
 
     def __init__(
@@ -198,7 +201,8 @@ class KeptRunner:
         found = {
             "a process": session.runner.has_descendants,
             f"changed files (of {newest}, the newest ones)": is_changed,
-            "device memory": before is not None and (now is None or now > before + GROWTH_BYTES),
+            "device memory": (before is not None and (now is None or now > before + GROWTH_BYTES))
+            or (now is not None and now > MOST_BYTES),
         }
         return [name for name, is_there in found.items() if is_there]
 

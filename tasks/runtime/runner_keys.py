@@ -15,12 +15,12 @@ from tasks.runtime.stream_isolation import Queues
 def reference_key(request: Request, queues: Queues) -> str | None:
     """Equal for jobs that may share a reference's runner; None for a job that needs a new one.
 
-    Only modules of plain torch share runners.
+    Only modules of plain torch share runners. With gradients, the build in the runner's folder has the backward too.
     """
     reference = request.kernels.get(REFERENCE)
     if reference is None or reference.kernel_type is not KernelType.TORCH or not _may_share(request, queues):
         return None
-    return _digest([request.owner, reference.to_wire(), request.draw_on])
+    return _digest([request.owner, reference.to_wire(), request.draw_on, request.gradients])
 
 
 def candidate_key(request: Request, queues: Queues) -> str | None:

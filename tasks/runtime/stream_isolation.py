@@ -37,8 +37,9 @@ class Queues:
     `multi_queue_call_ms` is the time of a candidate's call in several queues, from windows whose setup was delayed.
     `spent_s` is the job time that earlier attempts spent, `held_s` the time for which they held the device.
     `final`: the job does not restart for other queues. `one_call`: it ran out of device memory, so that its calls are
-    judged one at a time (tasks.runtime.memory_plan). `used_process_verdict`: the verdict that the candidate got in a
-    process of earlier jobs; it gets a new one for it.
+    judged one at a time (tasks.runtime.memory_plan). `left_bytes`: the device's memory that other processes left as the
+    job was first planned, in bytes; 0 if unknown. `new_process_roles`: the roles whose kernel had a process of earlier
+    jobs, and gets a new one for it; `used_process_verdict`: the verdict before that.
     """
 
     multi_queue_roles: frozenset[str] = frozenset()
@@ -47,7 +48,9 @@ class Queues:
     held_s: float = 0.0
     final: bool = False
     one_call: bool = False
+    new_process_roles: frozenset[str] = frozenset()
     used_process_verdict: str | None = None
+    left_bytes: int = 0
 
     def of(self, kernel_runs: Sequence[KernelRun]) -> list[bool]:
         """Whether each kernel run's context has several queues."""
@@ -61,9 +64,9 @@ class RestartJob(Exception):
         super().__init__(f"restart with several hardware queues for: {sorted(queues.multi_queue_roles)}")
         self.queues = queues
 
-    def after(self, held_s: float) -> RestartJob:
-        """A copy of this restart whose `held_s` includes the time that this attempt held the device."""
-        return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s))
+    def after(self, held_s: float, left_bytes: int = 0) -> RestartJob:
+        """A copy of this restart after an attempt that held the device for `held_s`, with its plan's `left_bytes`."""
+        return RestartJob(replace(self.queues, held_s=held_s + self.queues.held_s, left_bytes=left_bytes))
 
 
 def initial_queues(kernels: Iterable[Kernel]) -> Queues:

@@ -112,16 +112,11 @@ class WorkerContext(BuildSession):
             is_crowded=lambda: self.device.is_crowded,
         )
         self.card = CardMonitor(self.device.uuid)
-        self.warm_reference = KeptRunner(REFERENCE_JOBS, settings().warm_reference, self.device, yielding, self._idle)
-        self.used_candidate = KeptRunner(
-            self._candidate_jobs(),
-            USED_IDLE_S,
-            self.device,
-            yielding,
-            self._idle,
-            new_kernels=True,
-            device_bytes=self._bytes_of_process,
+        kept = partial(
+            KeptRunner, device=self.device, quiet=yielding, idle=self._idle, device_bytes=self._bytes_of_process
         )
+        self.warm_reference = kept(REFERENCE_JOBS, settings().warm_reference)
+        self.used_candidate = kept(self._candidate_jobs(), USED_IDLE_S, new_kernels=True)
         self.card_errors = CardErrors(self.device.uuid)
         self.teardown = DeferredTeardown(self.device)
         """The end of the last job's runners; it is over before anything else begins here."""
@@ -197,7 +192,7 @@ class WorkerContext(BuildSession):
                 session.load_null()
             return self._null.window(slots, gated=gated, deferred_readback=deferred_readback).clock
         except (torch.OutOfMemoryError, DeviceMemoryError):
-            self._end_null()  # It may be in the middle of a window, and waits for the referee.
+            self.end_null_runner()  # It may be in the middle of a window, and waits for the referee.
             raise
         except (KernelFault, GateClosed, InfrastructureFault) as fault:
             self._discard()
@@ -258,6 +253,18 @@ class WorkerContext(BuildSession):
         if self._idle is not None and (ended := self._idle.end_all()):
             log.info("a job lacks device memory: ended %d runners that waited for a job", ended)
 
+    def drop_null_layout(self) -> None:
+        """Drops the null runner's last layout, whose image may be a large call's."""
+        if self._null is not None:
+            self._null.drop_layout()
+
+    def end_null_runner(self) -> None:
+        """Ends the null runner, and so frees what it and its arena hold; the next null window starts another."""
+        null, self._null = self._null, None
+        if null is not None:
+            null.close()
+        self.null_window_cache.clear()
+
     def release_job_memory(self) -> None:
         """Between jobs: releases the device memory that the last job made this process and its null runner allocate.
 
@@ -267,8 +274,8 @@ class WorkerContext(BuildSession):
         clear_exception_frames(sys.exception())
         self.evict_by(None)
         try:
+            self.drop_null_layout()
             if self._null is not None:
-                self._null.drop_layout()
                 self._null.session.load_null()
                 self._null.session.detach()
         except (KernelFault, InfrastructureFault):
@@ -326,12 +333,6 @@ class WorkerContext(BuildSession):
     def _new_folder(self) -> Path:
         return self.private_folder(self.folder / f"standby-{secrets.token_hex(8)}")
 
-    def _end_null(self) -> None:
-        null, self._null = self._null, None
-        if null is not None:
-            null.close()
-        self.null_window_cache.clear()
-
     def _own_runners_folder(self) -> Path:
         folder = self.folder / "own"
         return folder if folder.exists() else self.private_folder(folder)
@@ -349,7 +350,7 @@ class WorkerContext(BuildSession):
 
     def _discard(self) -> None:
         self._join_teardown()
-        self._end_null()
+        self.end_null_runner()
         self.warm_reference.close()
         self.used_candidate.close()
         self.runner_pool.close()

@@ -437,6 +437,21 @@ def test_out_of_memory(tmp_path: Path) -> None:
     assert caught.value.status is Status.OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuFFT error: CUFFT_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    ],
+)
+def test_a_library_that_finds_no_memory_is_out_of_memory(tmp_path: Path, text: str) -> None:
+    executable = loaded(kernel(f"def kernel_fn(x): raise RuntimeError({text!r})"), tmp_path)
+    with pytest.raises(KernelFault) as caught:
+        executable.call([torch.ones(1)])
+    assert caught.value.status is Status.OUT_OF_MEMORY
+
+
 def test_no_gradient_is_recorded(tmp_path: Path) -> None:
     source = f"{LINEAR}\ndef get_init_inputs():\n    return [4]"
     assert not loaded(kernel(source), tmp_path).call([torch.ones(2, 4)]).requires_grad

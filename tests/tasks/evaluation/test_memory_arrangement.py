@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 from domain.fault import InfrastructureFault
 from domain.flags import FlagCode
 from domain.result import Report, Status
+from profiling.window.call_buffers import Slots
 from sandbox.supervisor.session import Session
+from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
 from tests.tasks.judging import CHAIN, INPUTS, SOFTMAX, forward, judged, kernel
 
@@ -44,6 +47,21 @@ def test_distributions_are_left_out_with_their_reason(worker: WorkerContext) -> 
     report = judged(worker, forward("return torch.softmax(x, -1)"), kernel(SOFTMAX), budget="default")
     skipped = report.outcome.inputs["distributions"]["skipped"]
     assert {reason["code"] for reason in skipped.values()} == {FlagCode.DISTRIBUTION_INPUTS_TOO_LARGE}
+
+
+def test_small_calls_that_are_judged_one_at_a_time_have_every_check(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are where kernels lacked memory, as a kernel may say that it did."""
+    monkeypatch.setattr(worker, "usual_memory", 1 << 40)
+    candidate, reference = forward("return torch.softmax(x, -1)"), kernel(SOFTMAX)
+    usual = judged(worker, candidate, reference, budget="default")
+    monkeypatch.setattr("tasks.evaluation.multi_process.initial_queues", lambda _: Queues(one_call=True))
+    report = judged(worker, candidate, reference, budget="default")
+    assert (arrangement(usual), arrangement(report)) == (USUAL, ONE_CALL)
+    assert report.outcome.inputs["distributions"]["checked"] == usual.outcome.inputs["distributions"]["checked"]
+    assert len(report.outcome.inputs["distributions"]["checked"]) > 3
+    assert report.outcome.status is Status.PASSED, report.outcome.message
 
 
 def test_one_kernel_alone_is_judged_in_turns_with_the_null_runner(worker: WorkerContext) -> None:
@@ -102,6 +120,24 @@ def test_outputs_that_need_turns_are_noticed_after_the_first_call(worker: Worker
     reference = kernel(f"class Model(nn.Module):\n    def forward(self, x):\n        {wide}{INPUTS}")
     report = judged(worker, forward(wide), reference)
     assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
+
+
+def test_no_layout_of_the_forward_pass_is_left_when_both_passes_begin(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large call has room for one copy of its inputs, and none for that of an earlier call beside it."""
+    first_calls, left, before = Session.start_probe, list[int](), {id(each) for each in gc.get_objects()}
+
+    def noted(session: Session, *args: Any) -> None:
+        left.append(sum(type(each) is Slots and id(each) not in before for each in gc.get_objects()))
+        first_calls(session, *args)
+
+    monkeypatch.setattr(Session, "start_probe", noted)
+    linear = "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.linear = "
+    source = kernel(f"{linear}nn.Linear(32, 8)\n    def forward(self, x):\n        return self.linear(x){INPUTS}")
+    report = judged(worker, source, source, gradients=True)
+    assert (report.outcome.status, arrangement(report)) == (Status.PASSED, ONE_CALL), report.outcome.message
+    assert left == [0, 0, 0, 0], "for each kernel: before the forward pass, and before both passes"
 
 
 def test_one_arena_exists_at_a_time(worker: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,10 @@ class Card:
         self.ended = 0
 
     @property
+    def left_by_others(self) -> int:
+        return self.free
+
+    @property
     def is_crowded(self) -> bool:
         return self.free < 3 / 8 * MEMORY
 
@@ -51,12 +56,20 @@ class Worker:
     def evict_by(self, eviction: ArenaEviction) -> None:
         self.eviction = eviction
 
+    def block_context_creation(self, cancelled: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end_null_runner(self) -> None: ...
+
+    def drop_null_layout(self) -> None: ...
+
 
 class Job:
     """A job of that worker; `timeout` in s."""
 
     queues = Queues()
     timeout = 60.0
+    cancelled = None
 
     def __init__(self, card: Card) -> None:
         self.worker = Worker(card)
@@ -66,7 +79,7 @@ class Job:
 class Run:
     """A kernel that holds no device memory; its own session and build."""
 
-    fault = None
+    fault = session = None
     seconds = 0.0
 
     def __init__(self, role: str) -> None:
@@ -105,6 +118,11 @@ def test_a_call_is_arranged_by_what_other_processes_leave(held: int, arrangement
     plan = plan_on(Card(held * GIB))
     plan.admit(GIB)  # All copies of the usual arrangement take 12 GiB.
     assert plan.arrangement is arrangement
+
+
+@pytest.mark.parametrize(("held", "left"), [(0, 20), (40, 20), (60, 5)])
+def test_windows_have_their_part_of_what_other_processes_leave(held: int, left: int) -> None:
+    assert plan_on(Card(held * GIB)).left_of(20 * GIB) == left * GIB
 
 
 def test_contexts_that_wait_for_a_job_give_way_first() -> None:

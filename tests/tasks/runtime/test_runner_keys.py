@@ -52,3 +52,6 @@ def test_a_job_that_may_be_judged_again_has_time_for_that(monkeypatch: pytest.Mo
     monkeypatch.setenv("CONTEXT_REUSES", "0")
     settings.cache_clear()
     assert allowance(request()) == 90
+    monkeypatch.setenv("WARM_REFERENCE_SECONDS", "30")
+    settings.cache_clear()
+    assert allowance(request(reference=launches_itself)) == 120

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from domain.fault import InfrastructureFault
+from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
+from profiling.gpu.xid_errors import CardError
 from tasks.evaluation.pipeline import run
+from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.runtime.kept_runner import MOST_BYTES, KeptRunner
 from tasks.runtime.runner_keys import reference_key
 from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
@@ -172,6 +178,67 @@ def test_what_is_restored_in_the_process_is_as_in_a_new_one(worker: WorkerContex
     assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, WARM), (Status.PASSED, WARM)]
 
 
+ONLY_ONCE = {
+    "start method": "import multiprocessing\nmultiprocessing.set_start_method('spawn')",
+    "threads between operators": "torch.set_num_interop_threads(1)",
+}
+"""What a process can do once, and leaves nothing that the comparison of its state looks at."""
+
+
+@pytest.mark.parametrize("once", ONLY_ONCE)
+def test_a_reference_that_fails_in_a_kept_process_is_judged_again_in_a_new_one(
+    worker: WorkerContext, once: str
+) -> None:
+    reference = f"{ONLY_ONCE[once]}\n{SOFTMAX}"
+    reports = [run(request(candidate, reference, owner=once), worker) for candidate in (RIGHT, WRONG)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.WRONG_RESULT, FRESH)]
+    assert [report.device.isolation for report in reports] == [
+        {"process": "fresh"},
+        {"process": "fresh", "used_process_verdict": "reference_failed"},
+    ]
+
+
+def test_a_kept_reference_that_is_killed_during_a_job_costs_no_attempt(worker: WorkerContext) -> None:
+    run(request(RIGHT, owner="ours"), worker)
+    warm = worker.warm_reference.warm
+    assert warm is not None
+    pid, killed = warm.runner.session.runner.pid, []
+
+    def kill(stage: Stage) -> None:
+        if stage is Stage.TIME and not killed:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    report = run(request(RIGHT, owner="ours"), worker, JobCallbacks(kill))
+    assert killed and seen(report) == (Status.PASSED, FRESH)
+
+
+class FailingCard:
+    """What the driver would report of a card that falls off the bus in each job."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def discard_pending(self) -> None:
+        self.jobs += 1
+
+    def take_new(self, within_s: float = 0.0) -> list[CardError]:
+        return [CardError(79)]
+
+
+def test_a_card_that_fails_beside_a_kept_reference_fails_the_attempt(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(request(RIGHT, owner="card"), worker)
+    assert worker.warm_reference.warm is not None
+    failing = FailingCard()
+    monkeypatch.setattr(worker, "card_errors", failing)
+    with pytest.raises(InfrastructureFault, match="Xid 79"):
+        run(request(RIGHT, owner="card"), worker)
+    assert failing.jobs == 1, "it is not judged again on that card"
+    assert worker.warm_reference.warm is None
+
+
 def test_short_memory_ends_the_runner_of_another_reference(worker: WorkerContext) -> None:
     run(request(RIGHT, owner="short"), worker)
     warm = worker.warm_reference.warm
@@ -190,6 +257,17 @@ def test_a_job_that_judges_calls_one_at_a_time_keeps_no_reference(
     monkeypatch.setattr(worker, "usual_memory", 64 << 10)
     assert seen(run(request(RIGHT, owner="large"), worker)) == (Status.PASSED, WARM)
     assert worker.warm_reference.warm is None
+
+
+@pytest.mark.parametrize(("device_bytes", "second"), [(None, WARM), (MOST_BYTES, WARM), (MOST_BYTES + 1, FRESH)])
+def test_a_reference_that_holds_device_memory_by_other_means_than_torch_is_not_kept(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch, device_bytes: int | None, second: str
+) -> None:
+    kept = KeptRunner(9, 60, worker.device, lambda _: nullcontext(), device_bytes=lambda _: device_bytes)
+    monkeypatch.setattr(worker, "warm_reference", kept)
+    reports = [run(request(RIGHT), worker) for _ in range(2)]
+    assert list(map(seen, reports)) == [(Status.PASSED, FRESH), (Status.PASSED, second)]
+    kept.close()
 
 
 def test_an_idle_runner_ends_by_itself_and_none_is_kept_where_the_setting_is_zero(
@@ -213,7 +291,8 @@ def test_only_jobs_that_may_share_a_runner_have_a_key() -> None:
     plain = request(RIGHT)
     assert reference_key(plain, Queues()) == reference_key(request(WRONG, num_trials=9), Queues()) is not None
     others = [replace(plain, owner="ann"), request(RIGHT, draw_on="host"), request(RIGHT, SOFTMAX + "\n")]
-    assert len({reference_key(each, Queues()) for each in (plain, *others)}) == 4
+    others.append(replace(plain, gradients=True))
+    assert len({reference_key(each, Queues()) for each in (plain, *others)}) == 5
     alone = [replace(plain, reference=None), replace(plain, profile=True), request(RIGHT, budget="precise")]
     alone.append(replace(plain, reference=replace(plain.kernel, kernel_type="torch_cuda")))
     assert [reference_key(each, Queues()) for each in alone] == [None] * 4
