@@ -22,8 +22,11 @@ LAUNCHING_MS = 0.02
 OVERHEAD_MS = 0.3
 """Fixed overhead of a calibration window, in ms; at most half of its time is subtracted (docs/measurements.md)."""
 ARM_S, ARM_FACTOR = 0.25, 4.0
-"""Maximum time to queue the calls, in s, and as a multiple of their running time. Later, they are taken to wait for the
-device."""
+"""Maximum time to queue the calls, in s, and as a multiple of their running time. Calls that take longer are taken to
+wait for the device."""
+AGAIN_S = 1.0
+"""The same for the last try of one call, in s. While contexts are made on any card, 66 ms each, the driver has all else
+wait. A kernel that is then taken to wait itself reads 25 µs instead of 13 (docs/measurements.md)."""
 HELD_UP = (
     "timed without the gate: queued behind it, its work (on several streams, say) keeps the device from others, whose "
     "copies would count as its time"
@@ -69,7 +72,8 @@ def calibrate(
 
 def _shrink(kernel_run: KernelRun, slots_of: SlotsOf, calls: int, fewest: Calibration | None) -> Calibration | None:
     """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could."""
-    fewest = fewest or _try(kernel_run, slots_of, 1)
+    if fewest is None and (fewest := _try(kernel_run, slots_of, 1)) is None:
+        fewest, calls = _try(kernel_run, slots_of, 1, AGAIN_S), calls * SHRINK
     while fewest is not None and (calls := calls // SHRINK) > fewest.calls:
         if (attempt := _try(kernel_run, slots_of, calls)) is not None:
             return attempt
@@ -87,11 +91,11 @@ def _enough(kernel_run: KernelRun, call_ms: float, limit: int, window: float) ->
     return calls_that_fill(call_ms, _most(kernel_run, call_ms, limit), is_cuda=True, window=window)
 
 
-def _try(kernel_run: KernelRun, slots_of: SlotsOf, calls: int) -> Calibration | None:
+def _try(kernel_run: KernelRun, slots_of: SlotsOf, calls: int, arm_s: float = ARM_S) -> Calibration | None:
     if kernel_run.probe is None or kernel_run.window_session is None:
         raise ValueError(f"the {kernel_run.role} is not ready")
     slots = slots_of(kernel_run, calls)
-    within = ARM_S + ARM_FACTOR * calls * kernel_run.estimate_ms / 1e3
+    within = arm_s + ARM_FACTOR * calls * kernel_run.estimate_ms / 1e3
     try:
         with kernel_run.attribute_faults():
             window = kernel_run.window_session.window(

@@ -11,7 +11,7 @@ from profiling.stats.stopping_rule import MAX_CALLS, QUEUE, TARGET_MS
 from profiling.window.call_buffers import Slots
 from profiling.window.timed_window import GateClosed
 from tasks.runtime.kernel_run import KernelRun
-from tasks.timing.gate_calibration import OVERHEAD_MS, SHRINK, Calibration, calibrate
+from tasks.timing.gate_calibration import AGAIN_S, OVERHEAD_MS, SHRINK, Calibration, calibrate
 
 CUDA = cast(Device, SimpleNamespace(is_cuda=True, name="cuda"))
 LIMIT = MAX_CALLS["cuda"]
@@ -20,16 +20,19 @@ LIMIT = MAX_CALLS["cuda"]
 class Windows:
     """Windows that take `own_ms` and `call_ms` a call, and hold up to `room` calls."""
 
-    def __init__(self, call_ms: float, own_ms: float = OVERHEAD_MS, room: int = LIMIT) -> None:
+    def __init__(self, call_ms: float, own_ms: float = OVERHEAD_MS, room: int = LIMIT, busy: int = 0) -> None:
+        """The host is busy during the first `busy` windows: they take longer to be queued than they usually may."""
         self.call_ms = call_ms
         self.own_ms = own_ms
         self.room = room
+        self.busy = busy
         self.tried: list[int] = []
 
     def window(self, slots: Any, **how: Any) -> Any:
         assert how["with_events"] and not how["read"]  # Room is needed for the marks, and nobody wants to know more.
         self.tried.append(slots.calls)
-        if slots.calls > self.room:
+        is_busy = len(self.tried) <= self.busy and how["arm_within"] < AGAIN_S
+        if is_busy or slots.calls > self.room:
             raise GateClosed
         return SimpleNamespace(elapsed_ms=self.own_ms + slots.calls * self.call_ms)
 
@@ -71,6 +74,13 @@ def test_what_cannot_be_queued_is_tried_with_fewer() -> None:
     rehearsal = windows.rehearsed(estimate_ms=0.05)
     assert rehearsal is not None and 30 // SHRINK < rehearsal.calls <= 30
     assert Windows(0.01, room=0).rehearsed(estimate_ms=0.01) is None
+
+
+def test_a_host_that_was_busy_is_no_kernel_that_waits() -> None:
+    usual, windows = Windows(0.05), Windows(0.05, busy=3)
+    assert windows.rehearsed(estimate_ms=0.05) == usual.rehearsed(estimate_ms=0.05)
+    (calls,) = usual.tried
+    assert windows.tried == [calls, 1, 1, calls]
 
 
 def test_a_host_that_launches_slowly_needs_no_second_rehearsal() -> None:
