@@ -19,6 +19,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from backends.dry_run import fake_tensors
 from backends.languages.registry import LANGUAGES
@@ -106,6 +107,8 @@ def fork_runner(control: Channel, confinement: Confinement, folder: Path, *, gpu
         confinement.close_all_but(FIRST_DESCRIPTOR)
         from sandbox.runner.main import serve
 
+        # multiprocessing's `spawn` imports the main module again, and no process of a submission can import ours.
+        sys.modules["__main__"] = ModuleType("__main__")
         serve(Channel(socket.socket(fileno=3), takes_descriptors=True), folder)
     except BaseException:
         traceback.print_exc()

@@ -946,3 +946,14 @@ def test_index_sets_keep_their_rule_in_every_set_that_is_judged(worker: WorkerCo
     assert report.outcome.status is Status.PASSED, report.outcome.message
     inputs = report.body("j")["kernel_exec_result"]["inputs"]
     assert not inputs["inputs_not_random"] and inputs["fresh_sets"] > 5
+
+
+def test_a_source_may_start_python_processes_of_its_own(worker: WorkerContext) -> None:
+    source = (
+        "from multiprocessing import get_context\n"
+        "def kernel_fn(x):\n    return x\n"
+        "def get_inputs():\n    return [torch.ones(3)]\n"
+        "with get_context('spawn').Pool(1) as pool:\n    assert pool.apply(abs, (-3,)) == 3\n"
+    )
+    report = judged(worker, kernel(source))
+    assert report.outcome.status is Status.PASSED, report.outcome.message
