@@ -35,6 +35,7 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
 from validation.compare.comparison import agree, compare_stacked
+from validation.compare.input_strides import explain_strides
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import describe_permutation
 from validation.compare.result import Aggregator, CallComparison
@@ -247,6 +248,7 @@ class Trials:
                 or explain_ties(expected_outputs, actual_outputs)
                 or advice
                 or (self._advice() if self._advice is not None else None)
+                or self._strides_hint(slots[candidate.role].arguments(first))
             )
         self._note_comparison()
 
@@ -399,6 +401,10 @@ class Trials:
         if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
+
+    def _strides_hint(self, arguments: Arguments) -> str | None:
+        """`explain_strides` of a call's inputs. A kernel with a contract gets the layout that it asks for."""
+        return explain_strides(leaves(arguments, torch.Tensor)) if self.candidate.kernel.io is None else None
 
     def _note_comparison(self) -> None:
         comparison = self._compared.comparison
