@@ -51,6 +51,7 @@ class Kind(StrEnum):
     DESCENDING = "descending rows"
     UNIQUE = "unique values"
     UNIQUE_IN_ROWS = "values unique in each row"
+    BLOCKS = "equal in aligned blocks"
 
 
 ORDERS = {Kind.NORM: 2.0, Kind.ABSOLUTE_SUM: 1.0, Kind.LARGEST: math.inf}
@@ -63,7 +64,8 @@ OF_ROWS = frozenset({Kind.SUM, Kind.LOG_SUM, *ORDERS})
 class Property:
     """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
 
-    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor.
+    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. The value of
+    BLOCKS is their length: such as the tokens of one expert, padded to a tile.
     """
 
     kind: Kind
@@ -75,6 +77,8 @@ class Property:
         if self.kind in OF_ROWS:
             along = f"along dimension {self.dimension}" if self.width == 1 else f"over the last {self.width} dimensions"
             return f"{self.kind.removesuffix(' of a row')} of {self.value:.6g} {along}"
+        if self.kind is Kind.BLOCKS:
+            return f"{self.kind} of {self.value:.0f}"
         return self.kind.value
 
     def rows(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -97,10 +101,8 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
         case Kind.ZEROS:
             others = sum(int(rows.count_nonzero()) for (rows,) in row_blocks([tensor]))
             return others <= (1 - FEWEST_ZEROS) * tensor.numel()
-        case Kind.SYMMETRIC:
-            return _mirrored(tensor, 1)
-        case Kind.ANTISYMMETRIC:
-            return _mirrored(tensor, -1)
+        case Kind.SYMMETRIC | Kind.ANTISYMMETRIC:
+            return _mirrored(tensor, 1 if one.kind is Kind.SYMMETRIC else -1)
         case Kind.ORTHOGONAL:
             return _is_orthogonal(tensor)
         case Kind.ASCENDING:
@@ -111,6 +113,8 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
             return _is_unique(tensor.reshape(1, -1))
         case Kind.UNIQUE_IN_ROWS:
             return all(_is_unique(block) for (block,) in row_blocks([tensor]))
+        case Kind.BLOCKS:
+            return _block_length(tensor) % int(one.value) == 0
         case _:
             return rows_share(one, one.rows(tensor))
 
@@ -158,6 +162,9 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
         kinds += [Kind.SYMMETRIC, Kind.ANTISYMMETRIC]
     if whole:
         kinds += [Kind.UNIQUE, *([Kind.UNIQUE_IN_ROWS] if tensor.dim() > 1 else [])]
+        # Blocks of other sets may be shorter: in this one, neighbours may be equal by chance.
+        longest = _block_length(corner(tensor))
+        yield from (Property(Kind.BLOCKS, value=size) for size in range(2, longest + 1) if longest % size == 0)
     for kind in kinds if tensor.shape[-1] > 1 else []:
         square = kind in (Kind.SYMMETRIC, Kind.ANTISYMMETRIC)
         if holds(Property(kind), tensor[..., :CORNER, :CORNER] if square else corner(tensor)):
@@ -243,6 +250,16 @@ def _is_orthogonal(tensor: torch.Tensor) -> bool:
     off = torch.linalg.vector_norm(matrix.mT @ (matrix @ vectors) - vectors) / torch.linalg.vector_norm(vectors)
     batches = math.sqrt(max(1, math.prod(tensor.shape[:-2])))
     return bool(off <= batches * PROBE_ERROR.get(tensor.dtype, 4 * torch.finfo(tensor.dtype).eps))
+
+
+def _block_length(tensor: torch.Tensor) -> int:
+    """Maximum length of aligned blocks of the last dimension in each of which all elements of a row are equal."""
+    length: int = tensor.shape[-1]
+    for (rows,) in row_blocks([tensor]):
+        changes = (rows[..., 1:] != rows[..., :-1]).reshape(-1, rows.shape[-1] - 1).any(dim=0).nonzero()[:, 0] + 1
+        while len(changes := changes[changes % length != 0]):
+            length = math.gcd(length, int(changes[0]))
+    return length
 
 
 def _is_unique(rows: torch.Tensor) -> bool:

@@ -72,7 +72,7 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
     if not varies(structure, drawn, variation):
         return drawn
     generator = torch.Generator(device=drawn.device).manual_seed(seed)
-    draw = _values if variation is Variation.VALUES else _indices
+    draw = _values if variation is Variation.VALUES else _in_blocks
     for content in draw(structure, drawn, variation, generator):
         varied = _restored(structure, drawn, content)
         if fits(structure, drawn, varied):
@@ -196,6 +196,15 @@ def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return turned * signs.to(drawn.dtype)
 
 
+def _in_blocks(
+    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """`_indices` of the first element of each block, repeated within the block."""
+    length = max((int(one.value) for one in structure.find(Kind.BLOCKS)), default=1)
+    for content in _indices(structure, drawn[..., ::length] if length > 1 else drawn, variation, generator):
+        yield content.repeat_interleave(length, dim=-1) if length > 1 else content
+
+
 def _indices(
     structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
@@ -209,7 +218,7 @@ def _indices(
             rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
             yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
         return
-    kinds = {one.kind for one in structure.properties} - {Kind.WHOLE}
+    kinds = {one.kind for one in structure.properties} - {Kind.WHOLE, Kind.BLOCKS}
     units = _units(drawn, by_rows=bool(kinds))
     size = math.prod(drawn.shape[dimension] for dimension in units)
     if size < 2:

@@ -192,7 +192,19 @@ WHOLE: list[tuple[Draw, Callable[[torch.Tensor], bool]]] = [
     (lambda: torch.randint(50, (512,)).where(torch.rand(512) > 0.2, -100),
      lambda x: bool(((x >= 0) | (x == -100)).all())),
     (lambda: torch.randint(-9, 9, (64, 64), dtype=torch.int8).tril(), lambda x: torch.equal(x, x.tril())),
+    (lambda: torch.randint(1000, (24,)).sort().values.repeat_interleave(32),
+     lambda x: bool((x.reshape(24, 32) == x[::32, None]).all() and (x.diff() >= 0).all())),
+    (lambda: torch.randint(9, (8, 12)).repeat_interleave(6, 1),
+     lambda x: bool((x.reshape(8, 12, 6) == x[:, ::6, None]).all())),
 ]  # fmt: skip
+
+
+def test_blocks_of_equal_numbers_are_named_by_the_length_that_all_sets_have() -> None:
+    """Neighbouring blocks of the first set are equal, so that its own are twice as long."""
+    sets = [[torch.tensor(numbers).repeat_interleave(12)] for numbers in ([3, 3, 5, 5], [1, 4, 4, 4], [0, 0, 2, 9])]
+    (structure,) = find_structure(sets).tensors
+    assert "equal in aligned blocks of 12" in describe(structure, sets[0][0])
+    assert describe(structure, sets[0][0]).count("blocks") == 1
 
 
 @pytest.mark.parametrize("variation", [Variation.SKEWED, Variation.EQUAL])
