@@ -120,7 +120,7 @@ class Trials:
         names = ", ".join(self.inputs.binder.converted_layouts)
         return [
             *self.weak_reference_findings,
-            *filter(None, [self._boundary_excuses.warning]),
+            *filter(None, [self._boundary_excuses.warning, self._gradients_warning()]),
             *([Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY)] if self._input_mutation_differs else []),
             *(
                 [Flag(FlagCode.INPUT_LAYOUT_COPIED, INPUT_LAYOUT_MESSAGE.format(names=names), {"inputs": names})]
@@ -128,6 +128,15 @@ class Trials:
                 else []
             ),
         ]
+
+    def _gradients_warning(self) -> Flag | None:
+        gradients = self.candidate.diagnosis.gradients
+        missing = [name for name in gradients.not_compared if name.startswith("parameter ")] if gradients else []
+        if not missing:
+            return None
+        names = ", ".join(missing)
+        message = f"{FlagCode.GRADIENTS_NOT_COMPARED.meaning.removesuffix('.')}: {names}"
+        return Flag(FlagCode.GRADIENTS_NOT_COMPARED, message, {"parameters": names})
 
     @property
     def reference_outputs(self) -> Outputs:

@@ -346,6 +346,9 @@ def test_parameters_of_other_names_are_named(worker: WorkerContext) -> None:
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.gradients is not None
     assert list(report.outcome.gradients.not_compared) == ["parameter hidden.weight", "parameter hidden.bias"]
+    assert report.outcome.timing is not None
+    (flag,) = (each for each in report.outcome.timing.flags if each.code is FlagCode.GRADIENTS_NOT_COMPARED)
+    assert flag.message.endswith(": parameter hidden.weight, parameter hidden.bias")
 
 
 def test_each_pass_has_a_time(worker: WorkerContext) -> None:
