@@ -24,6 +24,8 @@ A larger tensor whose range has room for so many values counts as unique.
 """
 BY_CHANCE = 1e-6
 """Maximum probability with which random rows of all sets have this property too."""
+LEAST_MISSING = 1.0
+"""Minimum count of numbers that as many random ones would lack: three sets of those lack none with e^-3 at most."""
 FEWEST_ZEROS = 1 / 64
 """Minimum share of zeros that are no chance: of pruned weights, padded rows, a dropout."""
 PROBES, PROBE_ERROR = 4, {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -52,6 +54,7 @@ class Kind(StrEnum):
     UNIQUE = "unique values"
     UNIQUE_IN_ROWS = "values unique in each row"
     BLOCKS = "equal in aligned blocks"
+    COVERING = "each of its numbers somewhere"
 
 
 ORDERS = {Kind.NORM: 2.0, Kind.ABSOLUTE_SUM: 1.0, Kind.LARGEST: math.inf}
@@ -65,7 +68,8 @@ class Property:
     """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
 
     Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. The value of
-    BLOCKS is their length: such as the tokens of one expert, padded to a tile.
+    BLOCKS is their length: such as the tokens of one expert, padded to a tile. That of COVERING counts the numbers: of
+    segments of which none is empty.
     """
 
     kind: Kind
@@ -109,12 +113,13 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
             return all(bool((block[..., 1:] >= block[..., :-1]).all()) for (block,) in row_blocks([tensor]))
         case Kind.DESCENDING:
             return all(bool((block[..., 1:] <= block[..., :-1]).all()) for (block,) in row_blocks([tensor]))
-        case Kind.UNIQUE:
-            return _is_unique(tensor.reshape(1, -1))
-        case Kind.UNIQUE_IN_ROWS:
-            return all(_is_unique(block) for (block,) in row_blocks([tensor]))
+        case Kind.UNIQUE | Kind.UNIQUE_IN_ROWS:
+            rows = tensor.reshape(1, -1) if one.kind is Kind.UNIQUE else tensor
+            return all(_is_unique(block) for (block,) in row_blocks([rows]))
         case Kind.BLOCKS:
             return _block_length(tensor) % int(one.value) == 0
+        case Kind.COVERING:
+            return _covered(tensor) == one.value
         case _:
             return rows_share(one, one.rows(tensor))
 
@@ -162,20 +167,28 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
         kinds += [Kind.SYMMETRIC, Kind.ANTISYMMETRIC]
     if whole:
         kinds += [Kind.UNIQUE, *([Kind.UNIQUE_IN_ROWS] if tensor.dim() > 1 else [])]
-        # Blocks of other sets may be shorter: in this one, neighbours may be equal by chance.
-        longest = _block_length(corner(tensor))
-        yield from (Property(Kind.BLOCKS, value=size) for size in range(2, longest + 1) if longest % size == 0)
+        yield from _of_whole_numbers(tensor)
     for kind in kinds if tensor.shape[-1] > 1 else []:
         square = kind in (Kind.SYMMETRIC, Kind.ANTISYMMETRIC)
         if holds(Property(kind), tensor[..., :CORNER, :CORNER] if square else corner(tensor)):
             yield Property(kind)
 
 
+def _of_whole_numbers(tensor: torch.Tensor) -> Iterator[Property]:
+    # Blocks of other sets may be shorter: in this one, neighbours may be equal by chance.
+    longest = _block_length(corner(tensor))
+    yield from (Property(Kind.BLOCKS, value=size) for size in range(2, longest + 1) if longest % size == 0)
+    if tensor.dim() > 1:  # As many of each number, such as tokens of each expert.
+        yield from _shared_by_rows(tensor, -1, tensor.dim(), whole=True)
+    if count := _covered(tensor):
+        yield Property(Kind.COVERING, value=count)
+
+
 def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, whole: bool) -> Iterator[Property]:
     few = corner(Property(Kind.SUM, dimension, width=width).rows(tensor))
     own = float(row_sums(few, Kind.SUM).reshape(-1)[0])
     if whole:
-        yield Property(Kind.SUM, dimension, own)
+        yield Property(Kind.SUM, dimension, own, width)
         return
     log_sums = [Kind.LOG_SUM] if bool(few.amax() <= row_tolerance(few.dtype)) else []
     for kind in (Kind.SUM, *log_sums, *ORDERS):
@@ -260,6 +273,17 @@ def _block_length(tensor: torch.Tensor) -> int:
         while len(changes := changes[changes % length != 0]):
             length = math.gcd(length, int(changes[0]))
     return length
+
+
+def _covered(tensor: torch.Tensor) -> int:
+    """How many numbers there are from the smallest to the largest, if each occurs, and not by chance; else 0."""
+    low, high = (int(end) for end in tensor.aminmax())
+    count, size = high - low + 1, tensor.numel()
+    if not 1 < count <= size <= MOST_SORTED or count * math.exp(-size / count) < LEAST_MISSING:
+        return 0
+    present = torch.zeros(count, dtype=torch.bool, device=tensor.device)
+    present[tensor.reshape(-1).long() - low] = True
+    return count if bool(present.all()) else 0
 
 
 def _is_unique(rows: torch.Tensor) -> bool:

@@ -209,7 +209,8 @@ def _indices(
     structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
     """Other sets of the values that were drawn: bolder ones first."""
-    if structure.find(Kind.UNIQUE) or (drawn.dim() == 1 and structure.find(Kind.SUM)):
+    sums = structure.find(Kind.SUM)
+    if structure.find(Kind.UNIQUE) or (sums and all(one.width == drawn.dim() for one in sums)):
         yield from _reordered(drawn, _units(drawn, by_rows=False), variation, generator)
         return
     if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
@@ -218,6 +219,8 @@ def _indices(
             rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
             yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
         return
+    if structure.find(Kind.COVERING):
+        yield _covering(drawn, variation, generator)
     kinds = {one.kind for one in structure.properties} - {Kind.WHOLE, Kind.BLOCKS}
     units = _units(drawn, by_rows=bool(kinds))
     size = math.prod(drawn.shape[dimension] for dimension in units)
@@ -248,6 +251,16 @@ def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Ten
     for (block,) in blocks([varied], PIECE):
         block.copy_(_skewed(distinct, len(block), generator))
     return varied
+
+
+def _covering(drawn: torch.Tensor, variation: Variation, generator: torch.Generator) -> torch.Tensor:
+    """Each of the numbers once, and the others as `variation` says, in random places."""
+    low, high = (int(end) for end in drawn.aminmax())
+    distinct = _order(high - low + 1, generator).add_(low).to(drawn.dtype)
+    others = drawn.numel() - len(distinct)
+    is_skewed = variation is Variation.SKEWED
+    rest = _skewed(distinct, others, generator) if is_skewed else distinct[:1].expand(others)
+    return torch.cat([distinct, rest])[_order(drawn.numel(), generator)].reshape(drawn.shape)
 
 
 def _reordered(

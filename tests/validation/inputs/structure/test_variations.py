@@ -196,6 +196,10 @@ WHOLE: list[tuple[Draw, Callable[[torch.Tensor], bool]]] = [
      lambda x: bool((x.reshape(24, 32) == x[::32, None]).all() and (x.diff() >= 0).all())),
     (lambda: torch.randint(9, (8, 12)).repeat_interleave(6, 1),
      lambda x: bool((x.reshape(8, 12, 6) == x[:, ::6, None]).all())),
+    (lambda: torch.arange(8).repeat(32)[torch.randperm(256)].reshape(128, 2),
+     lambda x: torch.equal(x.flatten().bincount(), torch.full((8,), 32))),
+    (lambda: torch.cat([torch.arange(64), torch.randint(64, (86,))])[torch.randperm(150)],
+     lambda x: bool((x.bincount(minlength=64) > 0).all()) and int(x.bincount().amax()) > 10),
 ]  # fmt: skip
 
 
