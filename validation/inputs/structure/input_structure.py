@@ -194,10 +194,11 @@ def describe(structure: TensorStructure, drawn: torch.Tensor) -> str:
     """The structure in words; empty if none was found."""
     if structure.all_fixed:
         return "the same in every set"
-    shorter = sorted(structure.find(Kind.BLOCKS), key=lambda one: one.value)[:-1]
+    implied = {one for one in structure.properties if any(other.implies(one) for other in structure.properties)}
+    implied.update(sorted(structure.find(Kind.BLOCKS), key=lambda one: one.value)[:-1])
     properties = sorted(
         str(one)
-        for one in structure.properties.difference(shorter)
+        for one in structure.properties.difference(implied)
         if one.kind is not Kind.ZEROS or structure.fixed is None
     )
     if structure.fixed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -67,7 +67,8 @@ OF_ROWS = frozenset({Kind.SUM, Kind.LOG_SUM, *ORDERS})
 class Property:
     """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
 
-    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. The value of
+    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. Those of a
+    `group` are so many neighbours in the last dimension, such as a head. The value of
     BLOCKS is their length: such as the tokens of one expert, padded to a tile. That of COVERING counts the numbers: of
     segments of which none is empty.
     """
@@ -76,10 +77,12 @@ class Property:
     dimension: int = -1
     value: float = 0.0
     width: int = 1
+    group: int = 0
 
     def __str__(self) -> str:
         if self.kind in OF_ROWS:
             along = f"along dimension {self.dimension}" if self.width == 1 else f"over the last {self.width} dimensions"
+            along += f" in groups of {self.group}" if self.group else ""
             return f"{self.kind.removesuffix(' of a row')} of {self.value:.6g} {along}"
         if self.kind is Kind.BLOCKS:
             return f"{self.kind} of {self.value:.0f}"
@@ -87,7 +90,14 @@ class Property:
 
     def rows(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor with these rows in its last dimension: a view, if it is contiguous."""
+        if self.group:
+            return tensor.reshape(*tensor.shape[:-1], -1, self.group)
         return tensor.flatten(-self.width) if self.width > 1 else tensor.movedim(self.dimension, -1)
+
+    def implies(self, other: Property) -> bool:
+        """Whether its groups are parts of the other's rows, which therefore have the other property."""
+        are_parts = self.group > 0 and (not other.group or other.group % self.group == 0)
+        return are_parts and self != other and (self.kind, -1, 1) == (other.kind, other.dimension, other.width)
 
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
@@ -161,6 +171,7 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
         shared = [one for width in widths for one in _shared_by_rows(tensor, -1, width, whole=whole)]
     yield from shared
     if not whole:
+        yield from _shared_by_groups(tensor, shared)
         yield Property(Kind.ZEROS)
     kinds = [Kind.ASCENDING, Kind.DESCENDING]
     if tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]:
@@ -172,6 +183,22 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
         square = kind in (Kind.SYMMETRIC, Kind.ANTISYMMETRIC)
         if holds(Property(kind), tensor[..., :CORNER, :CORNER] if square else corner(tensor)):
             yield Property(kind)
+
+
+def _shared_by_groups(tensor: torch.Tensor, shared: Sequence[Property]) -> Iterator[Property]:
+    """Properties of equal parts of the last dimension's rows: a row's heads of one norm give it a norm too."""
+    length, few = tensor.shape[-1], corner(tensor)
+    for one in shared:
+        if one.kind not in (Kind.SUM, *ORDERS) or (one.dimension, one.width) != (-1, 1):
+            continue
+        for group in range(2, length // 2 + 1):
+            if length % group:
+                continue
+            # A sum grows with the row, a norm with the root of its length, and a largest element not.
+            power = 1 / ORDERS.get(one.kind, 1.0)
+            part = replace(one, value=one.value * (group / length) ** power, group=group)
+            if rows_share(part, part.rows(few)) and not _by_chance(part, tensor, part.rows(few)):
+                yield part
 
 
 def _of_whole_numbers(tensor: torch.Tensor) -> Iterator[Property]:
@@ -268,7 +295,7 @@ def _is_orthogonal(tensor: torch.Tensor) -> bool:
 def _block_length(tensor: torch.Tensor) -> int:
     """Maximum length of aligned blocks of the last dimension in each of which all elements of a row are equal."""
     length: int = tensor.shape[-1]
-    for (rows,) in row_blocks([tensor]):
+    for (rows,) in row_blocks([tensor]) if length > 1 else ():
         changes = (rows[..., 1:] != rows[..., :-1]).reshape(-1, rows.shape[-1] - 1).any(dim=0).nonzero()[:, 0] + 1
         while len(changes := changes[changes % length != 0]):
             length = math.gcd(length, int(changes[0]))

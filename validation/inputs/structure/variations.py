@@ -55,12 +55,12 @@ def varies(structure: TensorStructure, drawn: torch.Tensor, variation: Variation
         return False
     if variation is Variation.VALUES:
         return not structure.is_whole and not looks_discrete(drawn)
-    kinds = {one.kind for one in structure.properties}
+    rows_share_sum = any(one.width == 1 for one in structure.find(Kind.SUM))
     # Floats with whole numbers index nothing, unless their rows are one-hot.
-    if Kind.WHOLE not in kinds or not (drawn.dtype in INTEGERS or Kind.SUM in kinds):
+    if not structure.is_whole or not (drawn.dtype in INTEGERS or rows_share_sum):
         return False
     # If there are two values, such as a mask's, one alone may have no meaning.
-    return variation is Variation.SKEWED or Kind.SUM in kinds or structure.high - structure.low > 1
+    return variation is Variation.SKEWED or rows_share_sum or structure.high - structure.low > 1
 
 
 def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, seed: int) -> torch.Tensor:
