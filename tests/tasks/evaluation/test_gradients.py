@@ -261,6 +261,10 @@ MISSING = {
         MODULE.format(hidden="torch.tanh(x @ self.hidden.weight.t() + self.hidden.bias.detach())"),
         "no gradient for parameter hidden.bias",
     ),
+    "a frozen layer": (
+        MODULE.format(hidden="torch.tanh(self.hidden.requires_grad_(False)(x))"),
+        "its parameter hidden.weight, parameter hidden.bias do not require grad, and the reference's has a gradient",
+    ),
     "an input is changed in place": (MODULE.format(hidden="torch.tanh(self.hidden(x.mul_(1)))"), "in-place operation"),
 }
 
