@@ -241,6 +241,11 @@ class FlagCode(StrEnum):
         "The contract asks for another memory layout than the reference gets. No time includes that copy.",
         "Take the input as the reference takes it, and copy within the call.",
     )
+    GRADIENTS_NOT_COMPARED = (
+        "gradients_not_compared",
+        "The kernel lacks parameters that have a gradient in the reference, so neither side computes those gradients.",
+        "Give its parameters the reference's names and shapes.",
+    )
     ROUNDING_DECIDES = (
         "rounding_decides",
         "A few elements differ, but the reference gives them too for inputs that differ by rounding. "

@@ -131,7 +131,8 @@ class _Rule:
         if high is None:
             self._refuse("is missing: the number of columns", "init", "high")
         if int(high) < root.high:
-            self._refuse(f"has {int(high)} numbers below it; a part takes up to {root.high}", "init", "high")
+            message = f"is {int(high)}, and a part takes up to {root.high} different numbers below it"
+            self._refuse(f"{message}: raise it, or lower the `high` of the parts' lengths", "init", "high")
         if parts * (int(high) + 1) >= MAX_SPREAD:
             self._refuse("is too large for so many parts", "init", "high")
         return int(high) - 1

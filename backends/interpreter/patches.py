@@ -85,9 +85,14 @@ def _argument(value: Any) -> Any:
     return _original_argument(value)
 
 
+def _kind(dtype: tl.dtype) -> torch.dtype | None:
+    """torch's form of a type that numpy lacks; None of any other type. Types of pointers have no hash."""
+    return None if dtype.scalar.is_ptr() else _STORED_AS_BITS.get(dtype.scalar)
+
+
 def _stores_bit_patterns(handle: TensorHandle) -> bool:
     """Whether the handle stores numbers as bit patterns. Booleans of a comparison do not count."""
-    kind = _STORED_AS_BITS.get(handle.dtype.scalar)
+    kind = _kind(handle.dtype)
     return kind is not None and handle.data.dtype == _BITS[kind.itemsize][0]
 
 
@@ -114,7 +119,7 @@ def _encoded(values: _Array, dtype: tl.dtype) -> TensorHandle:
 
 
 def _as_stored(values: _Array, dtype: tl.dtype) -> TensorHandle:
-    if dtype.scalar in _STORED_AS_BITS:
+    if _kind(dtype) is not None:
         return _encoded(values, dtype)
     return TensorHandle(values.astype(interpreter._get_np_dtype(dtype.scalar)), dtype.scalar)
 
@@ -132,17 +137,17 @@ def _like(result: TensorHandle, dtype: tl.dtype) -> TensorHandle:
 
 
 def _cast(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype) -> TensorHandle:
-    if dtype.scalar in _STORED_AS_BITS:
+    if _kind(dtype) is not None:
         return _encoded(_decoded(value), dtype)
     if _stores_bit_patterns(value):
         return _as_stored(_decoded(value), dtype)
-    if value.dtype.scalar in _STORED_AS_BITS:
+    if _kind(value.dtype) is not None:
         return _as_stored(value.data, dtype)
     return _original_cast(builder, value, dtype)
 
 
 def _fp_to_fp(builder: InterpreterBuilder, value: TensorHandle, dtype: tl.dtype, rounding: Any) -> TensorHandle:
-    stored_as_bits = dtype.scalar in _STORED_AS_BITS or _stores_bit_patterns(value)
+    stored_as_bits = _kind(dtype) is not None or _stores_bit_patterns(value)
     if not stored_as_bits or _OTHER_ROUNDING in str(rounding):
         return _original_fp_to_fp(builder, value, dtype, rounding)
     return _cast(builder, value, dtype)

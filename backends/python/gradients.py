@@ -26,6 +26,10 @@ MARK_INPUTS = (
     ": return it, or, where the task needs none there, let get_inputs() of the reference set requires_grad on the "
     "inputs that need one, which leaves out the others"
 )
+FROZEN = (
+    "its {which} not require grad, and the reference's has a gradient: leave parameters as torch makes them, without "
+    "requires_grad_(False)"
+)
 NO_OUTPUT = "no output requires grad, so there are no gradients to compare: compute it by differentiable operations"
 LARGEST = 64.0
 """Half the maximum root mean square of a gradient whose cotangents are scaled: float16 ends at 65504."""
@@ -46,6 +50,10 @@ def call_with_gradients(
         result = forward(tracked)
         if not plan.outputs:
             return _detached(result)
+        named = zip(plan.parameters, parameters, strict=True)
+        if frozen := [f"parameter {name}" for name, parameter in named if not parameter.requires_grad]:
+            which = f"{', '.join(frozen)} {'does' if len(frozen) == 1 else 'do'}"
+            raise KernelFault(Status.RUNTIME_ERROR, FROZEN.format(which=which), compiled=True)
         outputs = list(_tensors(result))
         differentiated = [_output(outputs, *pair) for pair in zip(plan.outputs, cotangents, strict=True)]
         requiring_grad = [*leaves.values(), *parameters]

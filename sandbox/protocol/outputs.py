@@ -96,7 +96,7 @@ def outside(arena: Arena | None, tensors: list[torch.Tensor]) -> list[torch.Tens
 
 
 def _not_strided(tensor: torch.Tensor) -> OutputFault:
-    return OutputFault(f"{tensor.layout} tensors do not cross; only strided ones do")
+    return OutputFault(f"{tensor.layout} tensors do not cross; return a dense, strided one (.to_dense())")
 
 
 def _changed(first: str, now: str) -> OutputFault:

@@ -35,6 +35,7 @@ from tasks.runtime.job_context import JobContext
 from tasks.runtime.kernel_run import KernelRun
 from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
 from validation.compare.comparison import agree, compare_stacked
+from validation.compare.input_strides import explain_strides
 from validation.compare.mismatch_map import mismatch_map
 from validation.compare.output_permutation import describe_permutation
 from validation.compare.result import Aggregator, CallComparison
@@ -121,7 +122,7 @@ class Trials:
         names = ", ".join(self.inputs.binder.converted_layouts)
         return [
             *self.weak_reference_findings,
-            *filter(None, [self._boundary_excuses.warning]),
+            *filter(None, [self._boundary_excuses.warning, self._gradients_warning()]),
             *([Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY)] if self._input_mutation_differs else []),
             *(
                 [Flag(FlagCode.INPUT_LAYOUT_COPIED, INPUT_LAYOUT_MESSAGE.format(names=names), {"inputs": names})]
@@ -129,6 +130,15 @@ class Trials:
                 else []
             ),
         ]
+
+    def _gradients_warning(self) -> Flag | None:
+        gradients = self.candidate.diagnosis.gradients
+        missing = [name for name in gradients.not_compared if name.startswith("parameter ")] if gradients else []
+        if not missing:
+            return None
+        names = ", ".join(missing)
+        message = f"{FlagCode.GRADIENTS_NOT_COMPARED.meaning.removesuffix('.')}: {names}"
+        return Flag(FlagCode.GRADIENTS_NOT_COMPARED, message, {"parameters": names})
 
     @property
     def reference_outputs(self) -> Outputs:
@@ -255,6 +265,7 @@ class Trials:
                 or explain_ties(expected_outputs, actual_outputs)
                 or advice
                 or (self._advice() if self._advice is not None else None)
+                or self._strides_hint(slots[candidate.role].arguments(first))
             )
         self._note_comparison()
 
@@ -407,6 +418,10 @@ class Trials:
         if not agree(one, other, self.tolerance):
             self._hint = RANDOM_REFERENCE
             self._note_comparison()
+
+    def _strides_hint(self, arguments: Arguments) -> str | None:
+        """`explain_strides` of a call's inputs. A kernel with a contract gets the layout that it asks for."""
+        return explain_strides(leaves(arguments, torch.Tensor)) if self.candidate.kernel.io is None else None
 
     def _note_comparison(self) -> None:
         comparison = self._compared.comparison

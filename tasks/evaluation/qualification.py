@@ -17,7 +17,14 @@ from domain.request import Request
 from domain.result import Report, Speedup, Status, first_line
 from domain.speed.baseline import Baseline
 
-LESS_WORK = {FlagCode.LOWER_PRECISION, FlagCode.UNEXPLAINED_ERROR, FlagCode.BUFFERS_NOT_UPDATED}
+LESS_WORK = {
+    FlagCode.LOWER_PRECISION,
+    FlagCode.UNEXPLAINED_ERROR,
+    FlagCode.BUFFERS_NOT_UPDATED,
+    FlagCode.INPUTS_CHANGED_DIFFERENTLY,
+    FlagCode.OUTPUT_IS_INPUT_VIEW,
+    FlagCode.GRADIENTS_NOT_COMPARED,
+}
 """Codes of findings that a kernel does less than the reference, though its outputs are within tolerance."""
 NOT_ON_A_GPU = "an interpreter ran it on the CPU: send it to a worker with a GPU"
 
@@ -97,8 +104,10 @@ def _beyond_the_task(request: Request, report: Report) -> Check:
 def _same_work(request: Request, report: Report) -> Check:
     comparison, name = report.outcome.comparison, "same_work"
     precision = (comparison.precision_check or {}).get("finding") if comparison is not None else None
+    timing = report.outcome.timing
     findings = [precision, *report.outcome.inputs.get("weight_findings", ())]
     less = [str(flag["message"]) for flag in findings if flag is not None and flag["code"] in LESS_WORK]
+    less += [flag.message for flag in (timing.flags if timing is not None else ()) if flag.code in LESS_WORK]
     if less:
         return Check(name, CheckResult.NOTED, "; ".join(less))
     if report.outcome.status is not Status.PASSED or not request.thorough:

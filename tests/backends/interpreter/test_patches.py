@@ -370,6 +370,13 @@ def test_a_float_argument_is_no_number_of_pythons(answer: Answer) -> None:
     torch.testing.assert_close(answer(stored, "x * factor.to(tl.float32)", x, y), x * 0.3)
 
 
+@pytest.mark.parametrize("pointer", ["tl.where(flag, x_ptr, y_ptr) + at", "tl.where(at < SIZE, x_ptr + at, y_ptr)"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_choice_of_pointers(pointer: str, dtype: torch.dtype, answer: Answer) -> None:
+    x, y = drawn(dtype)
+    assert torch.equal(answer(stored, f"tl.load({pointer})", x, y), x)
+
+
 def test_a_bool_argument(answer: Answer) -> None:
     x, y = drawn(torch.float32)
     assert torch.equal(answer(stored, "tl.where(flag, x, y)", x, y), x)

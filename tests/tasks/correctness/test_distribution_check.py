@@ -373,6 +373,26 @@ def test_answers_that_any_would_be_right_beside_are_counted_by_their_own_size(
     assert status is Status.PASSED or "drawn inputs" in (outcome.message or "")
 
 
+@pytest.mark.parametrize(
+    ("candidate", "status"),
+    [
+        ("return x.exp() / (20_000 * 1.6487)", Status.WRONG_RESULT),
+        (
+            "return (x - x.amax(-1, keepdim=True)).exp() / (x - x.amax(-1, keepdim=True)).exp().sum(-1, keepdim=True)",
+            None,
+        ),
+        ("return torch.softmax(x.bfloat16(), -1).float()", None),
+    ],
+)
+def test_small_answers_count_by_their_own_size_on_uneven_inputs_too(
+    worker: WorkerContext, candidate: str, status: Status | None
+) -> None:
+    """A sum over so many drawn numbers is as good as a constant, but not over rows of other scales."""
+    outcome = judged(worker, SOFTMAX, candidate, "torch.randn(8, 20_000)", Strictness.TASK).outcome
+    assert outcome.status is (status or Status.PASSED), outcome.message
+    assert status is None or "uneven inputs" in (outcome.message or "")
+
+
 def test_a_tolerance_that_is_named_stands_for_small_answers_too(worker: WorkerContext) -> None:
     wire = {
         "kernel": model("ModelNew", "return torch.full_like(x, 1 / 4096)"),

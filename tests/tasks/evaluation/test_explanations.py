@@ -285,6 +285,17 @@ def test_right_outputs_in_another_order_are_named(worker: WorkerContext, answer:
     )
 
 
+@pytest.mark.parametrize(
+    ("made", "explained"),
+    [("torch.randn(16, 10)[:, :4]", True), ("torch.randn(16, 4)", False)],
+)
+def test_a_wrong_result_on_a_slice_names_its_strides(worker: WorkerContext, made: str, explained: bool) -> None:
+    by_shape = function("return x.as_strided(x.shape, (4, 1)) * 2 + 0.5 * (x.stride(0) == 4)")
+    report = judged(worker, by_shape, function("return x * 2") + INPUTS.format(made))
+    assert report.outcome.status is Status.WRONG_RESULT
+    assert ("strides [10, 1]) is not contiguous" in (report.outcome.message or "")) is explained
+
+
 def test_a_loss_is_no_weak_reference(worker: WorkerContext) -> None:
     """A single number is its own mean, which no kernel knows that does no work."""
     reference = function("return (x * torch.arange(32)).sum()") + NORMAL

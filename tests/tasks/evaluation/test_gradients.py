@@ -255,6 +255,10 @@ MISSING = {
         MODULE.format(hidden="torch.tanh(x @ self.hidden.weight.t() + self.hidden.bias.detach())"),
         "no gradient for parameter hidden.bias",
     ),
+    "a frozen layer": (
+        MODULE.format(hidden="torch.tanh(self.hidden.requires_grad_(False)(x))"),
+        "its parameter hidden.weight, parameter hidden.bias do not require grad, and the reference's has a gradient",
+    ),
     "an input is changed in place": (MODULE.format(hidden="torch.tanh(self.hidden(x.mul_(1)))"), "in-place operation"),
 }
 
@@ -340,6 +344,9 @@ def test_parameters_of_other_names_are_named(worker: WorkerContext) -> None:
     assert report.outcome.status is Status.PASSED, report.outcome.message
     assert report.outcome.gradients is not None
     assert list(report.outcome.gradients.not_compared) == ["parameter hidden.weight", "parameter hidden.bias"]
+    assert report.outcome.timing is not None
+    (flag,) = (each for each in report.outcome.timing.flags if each.code is FlagCode.GRADIENTS_NOT_COMPARED)
+    assert flag.message.endswith(": parameter hidden.weight, parameter hidden.bias")
 
 
 def test_each_pass_has_a_time(worker: WorkerContext) -> None:

@@ -123,6 +123,7 @@ def test_an_interpreters_time_makes_no_kernel_slow() -> None:
         (with_bits(replace(REPEATS, batch=Batch(BatchVerdict.VARIANT, 8, 3))), "batch_invariant", "noted"),
         (with_comparison(precision_check={"finding": COARSE}), "same_work", "noted"),
         (with_outcome(inputs={"weight_findings": [KEPT_BUFFERS]}), "same_work", "noted"),
+        (with_outcome(timing=results.timing(0.1, Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY))), "same_work", "noted"),
         (with_bits(None), "same_bits", "unknown"),
         (replace(FIT, baselines=[NOT_COMPILED.to_dict()]), "faster_than_compiled", "unknown"),
     ],

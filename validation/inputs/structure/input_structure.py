@@ -194,8 +194,12 @@ def describe(structure: TensorStructure, drawn: torch.Tensor) -> str:
     """The structure in words; empty if none was found."""
     if structure.all_fixed:
         return "the same in every set"
+    implied = {one for one in structure.properties if any(other.implies(one) for other in structure.properties)}
+    implied.update(sorted(structure.find(Kind.BLOCKS), key=lambda one: one.value)[:-1])
     properties = sorted(
-        str(one) for one in structure.properties if one.kind is not Kind.ZEROS or structure.fixed is None
+        str(one)
+        for one in structure.properties.difference(implied)
+        if one.kind is not Kind.ZEROS or structure.fixed is None
     )
     if structure.fixed is not None:
         properties.append(_pattern(structure.fixed & (drawn == 0)) or "some elements the same in every set")

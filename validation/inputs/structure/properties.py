@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -24,6 +24,8 @@ A larger tensor whose range has room for so many values counts as unique.
 """
 BY_CHANCE = 1e-6
 """Maximum probability with which random rows of all sets have this property too."""
+LEAST_MISSING = 1.0
+"""Minimum count of numbers that as many random ones would lack: three sets of those lack none with e^-3 at most."""
 FEWEST_ZEROS = 1 / 64
 """Minimum share of zeros that are no chance: of pruned weights, padded rows, a dropout."""
 PROBES, PROBE_ERROR = 4, {torch.float64: 1e-6, torch.float32: 1e-3}
@@ -51,6 +53,8 @@ class Kind(StrEnum):
     DESCENDING = "descending rows"
     UNIQUE = "unique values"
     UNIQUE_IN_ROWS = "values unique in each row"
+    BLOCKS = "equal in aligned blocks"
+    COVERING = "each of its numbers somewhere"
 
 
 ORDERS = {Kind.NORM: 2.0, Kind.ABSOLUTE_SUM: 1.0, Kind.LARGEST: math.inf}
@@ -63,23 +67,37 @@ OF_ROWS = frozenset({Kind.SUM, Kind.LOG_SUM, *ORDERS})
 class Property:
     """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
 
-    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor.
+    Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. Those of a
+    `group` are so many neighbours in the last dimension, such as a head. The value of
+    BLOCKS is their length: such as the tokens of one expert, padded to a tile. That of COVERING counts the numbers: of
+    segments of which none is empty.
     """
 
     kind: Kind
     dimension: int = -1
     value: float = 0.0
     width: int = 1
+    group: int = 0
 
     def __str__(self) -> str:
         if self.kind in OF_ROWS:
             along = f"along dimension {self.dimension}" if self.width == 1 else f"over the last {self.width} dimensions"
+            along += f" in groups of {self.group}" if self.group else ""
             return f"{self.kind.removesuffix(' of a row')} of {self.value:.6g} {along}"
+        if self.kind is Kind.BLOCKS:
+            return f"{self.kind} of {self.value:.0f}"
         return self.kind.value
 
     def rows(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor with these rows in its last dimension: a view, if it is contiguous."""
+        if self.group:
+            return tensor.reshape(*tensor.shape[:-1], -1, self.group)
         return tensor.flatten(-self.width) if self.width > 1 else tensor.movedim(self.dimension, -1)
+
+    def implies(self, other: Property) -> bool:
+        """Whether its groups are parts of the other's rows, which therefore have the other property."""
+        are_parts = self.group > 0 and (not other.group or other.group % self.group == 0)
+        return are_parts and self != other and (self.kind, -1, 1) == (other.kind, other.dimension, other.width)
 
 
 def properties_of(tensor: torch.Tensor) -> list[Property]:
@@ -97,20 +115,21 @@ def holds(one: Property, tensor: torch.Tensor) -> bool:
         case Kind.ZEROS:
             others = sum(int(rows.count_nonzero()) for (rows,) in row_blocks([tensor]))
             return others <= (1 - FEWEST_ZEROS) * tensor.numel()
-        case Kind.SYMMETRIC:
-            return _mirrored(tensor, 1)
-        case Kind.ANTISYMMETRIC:
-            return _mirrored(tensor, -1)
+        case Kind.SYMMETRIC | Kind.ANTISYMMETRIC:
+            return _mirrored(tensor, 1 if one.kind is Kind.SYMMETRIC else -1)
         case Kind.ORTHOGONAL:
             return _is_orthogonal(tensor)
         case Kind.ASCENDING:
             return all(bool((block[..., 1:] >= block[..., :-1]).all()) for (block,) in row_blocks([tensor]))
         case Kind.DESCENDING:
             return all(bool((block[..., 1:] <= block[..., :-1]).all()) for (block,) in row_blocks([tensor]))
-        case Kind.UNIQUE:
-            return _is_unique(tensor.reshape(1, -1))
-        case Kind.UNIQUE_IN_ROWS:
-            return all(_is_unique(block) for (block,) in row_blocks([tensor]))
+        case Kind.UNIQUE | Kind.UNIQUE_IN_ROWS:
+            rows = tensor.reshape(1, -1) if one.kind is Kind.UNIQUE else tensor
+            return all(_is_unique(block) for (block,) in row_blocks([rows]))
+        case Kind.BLOCKS:
+            return _block_length(tensor) % int(one.value) == 0
+        case Kind.COVERING:
+            return _covered(tensor) == one.value
         case _:
             return rows_share(one, one.rows(tensor))
 
@@ -152,23 +171,51 @@ def _candidates(tensor: torch.Tensor) -> Iterator[Property]:
         shared = [one for width in widths for one in _shared_by_rows(tensor, -1, width, whole=whole)]
     yield from shared
     if not whole:
+        yield from _shared_by_groups(tensor, shared)
         yield Property(Kind.ZEROS)
     kinds = [Kind.ASCENDING, Kind.DESCENDING]
     if tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]:
         kinds += [Kind.SYMMETRIC, Kind.ANTISYMMETRIC]
     if whole:
         kinds += [Kind.UNIQUE, *([Kind.UNIQUE_IN_ROWS] if tensor.dim() > 1 else [])]
+        yield from _of_whole_numbers(tensor)
     for kind in kinds if tensor.shape[-1] > 1 else []:
         square = kind in (Kind.SYMMETRIC, Kind.ANTISYMMETRIC)
         if holds(Property(kind), tensor[..., :CORNER, :CORNER] if square else corner(tensor)):
             yield Property(kind)
 
 
+def _shared_by_groups(tensor: torch.Tensor, shared: Sequence[Property]) -> Iterator[Property]:
+    """Properties of equal parts of the last dimension's rows: a row's heads of one norm give it a norm too."""
+    length, few = tensor.shape[-1], corner(tensor)
+    for one in shared:
+        if one.kind not in (Kind.SUM, *ORDERS) or (one.dimension, one.width) != (-1, 1):
+            continue
+        for group in range(2, length // 2 + 1):
+            if length % group:
+                continue
+            # A sum grows with the row, a norm with the root of its length, and a largest element not.
+            power = 1 / ORDERS.get(one.kind, 1.0)
+            part = replace(one, value=one.value * (group / length) ** power, group=group)
+            if rows_share(part, part.rows(few)) and not _by_chance(part, tensor, part.rows(few)):
+                yield part
+
+
+def _of_whole_numbers(tensor: torch.Tensor) -> Iterator[Property]:
+    # Blocks of other sets may be shorter: in this one, neighbours may be equal by chance.
+    longest = _block_length(corner(tensor))
+    yield from (Property(Kind.BLOCKS, value=size) for size in range(2, longest + 1) if longest % size == 0)
+    if tensor.dim() > 1:  # As many of each number, such as tokens of each expert.
+        yield from _shared_by_rows(tensor, -1, tensor.dim(), whole=True)
+    if count := _covered(tensor):
+        yield Property(Kind.COVERING, value=count)
+
+
 def _shared_by_rows(tensor: torch.Tensor, dimension: int, width: int = 1, *, whole: bool) -> Iterator[Property]:
     few = corner(Property(Kind.SUM, dimension, width=width).rows(tensor))
     own = float(row_sums(few, Kind.SUM).reshape(-1)[0])
     if whole:
-        yield Property(Kind.SUM, dimension, own)
+        yield Property(Kind.SUM, dimension, own, width)
         return
     log_sums = [Kind.LOG_SUM] if bool(few.amax() <= row_tolerance(few.dtype)) else []
     for kind in (Kind.SUM, *log_sums, *ORDERS):
@@ -243,6 +290,27 @@ def _is_orthogonal(tensor: torch.Tensor) -> bool:
     off = torch.linalg.vector_norm(matrix.mT @ (matrix @ vectors) - vectors) / torch.linalg.vector_norm(vectors)
     batches = math.sqrt(max(1, math.prod(tensor.shape[:-2])))
     return bool(off <= batches * PROBE_ERROR.get(tensor.dtype, 4 * torch.finfo(tensor.dtype).eps))
+
+
+def _block_length(tensor: torch.Tensor) -> int:
+    """Maximum length of aligned blocks of the last dimension in each of which all elements of a row are equal."""
+    length: int = tensor.shape[-1]
+    for (rows,) in row_blocks([tensor]) if length > 1 else ():
+        changes = (rows[..., 1:] != rows[..., :-1]).reshape(-1, rows.shape[-1] - 1).any(dim=0).nonzero()[:, 0] + 1
+        while len(changes := changes[changes % length != 0]):
+            length = math.gcd(length, int(changes[0]))
+    return length
+
+
+def _covered(tensor: torch.Tensor) -> int:
+    """How many numbers there are from the smallest to the largest, if each occurs, and not by chance; else 0."""
+    low, high = (int(end) for end in tensor.aminmax())
+    count, size = high - low + 1, tensor.numel()
+    if not 1 < count <= size <= MOST_SORTED or count * math.exp(-size / count) < LEAST_MISSING:
+        return 0
+    present = torch.zeros(count, dtype=torch.bool, device=tensor.device)
+    present[tensor.reshape(-1).long() - low] = True
+    return count if bool(present.all()) else 0
 
 
 def _is_unique(rows: torch.Tensor) -> bool:

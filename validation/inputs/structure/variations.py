@@ -55,12 +55,12 @@ def varies(structure: TensorStructure, drawn: torch.Tensor, variation: Variation
         return False
     if variation is Variation.VALUES:
         return not structure.is_whole and not looks_discrete(drawn)
-    kinds = {one.kind for one in structure.properties}
+    rows_share_sum = any(one.width == 1 for one in structure.find(Kind.SUM))
     # Floats with whole numbers index nothing, unless their rows are one-hot.
-    if Kind.WHOLE not in kinds or not (drawn.dtype in INTEGERS or Kind.SUM in kinds):
+    if not structure.is_whole or not (drawn.dtype in INTEGERS or rows_share_sum):
         return False
     # If there are two values, such as a mask's, one alone may have no meaning.
-    return variation is Variation.SKEWED or Kind.SUM in kinds or structure.high - structure.low > 1
+    return variation is Variation.SKEWED or rows_share_sum or structure.high - structure.low > 1
 
 
 def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, seed: int) -> torch.Tensor:
@@ -72,7 +72,7 @@ def vary(structure: TensorStructure, drawn: torch.Tensor, variation: Variation, 
     if not varies(structure, drawn, variation):
         return drawn
     generator = torch.Generator(device=drawn.device).manual_seed(seed)
-    draw = _values if variation is Variation.VALUES else _indices
+    draw = _values if variation is Variation.VALUES else _in_blocks
     for content in draw(structure, drawn, variation, generator):
         varied = _restored(structure, drawn, content)
         if fits(structure, drawn, varied):
@@ -196,11 +196,21 @@ def _turned(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return turned * signs.to(drawn.dtype)
 
 
+def _in_blocks(
+    structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """`_indices` of the first element of each block, repeated within the block."""
+    length = max((int(one.value) for one in structure.find(Kind.BLOCKS)), default=1)
+    for content in _indices(structure, drawn[..., ::length] if length > 1 else drawn, variation, generator):
+        yield content.repeat_interleave(length, dim=-1) if length > 1 else content
+
+
 def _indices(
     structure: TensorStructure, drawn: torch.Tensor, variation: Variation, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
     """Other sets of the values that were drawn: bolder ones first."""
-    if structure.find(Kind.UNIQUE) or (drawn.dim() == 1 and structure.find(Kind.SUM)):
+    sums = structure.find(Kind.SUM)
+    if structure.find(Kind.UNIQUE) or (sums and all(one.width == drawn.dim() for one in sums)):
         yield from _reordered(drawn, _units(drawn, by_rows=False), variation, generator)
         return
     if drawn.dim() == 1 and (structure.find(Kind.ASCENDING) or structure.find(Kind.DESCENDING)):
@@ -209,7 +219,9 @@ def _indices(
             rest = _order(len(steps), generator) if variation is Variation.SKEWED else steps.argsort()
             yield torch.cat([drawn[:1], drawn[0] + steps[rest].cumsum(0).to(drawn.dtype)])
         return
-    kinds = {one.kind for one in structure.properties} - {Kind.WHOLE}
+    if structure.find(Kind.COVERING):
+        yield _covering(drawn, variation, generator)
+    kinds = {one.kind for one in structure.properties} - {Kind.WHOLE, Kind.BLOCKS}
     units = _units(drawn, by_rows=bool(kinds))
     size = math.prod(drawn.shape[dimension] for dimension in units)
     if size < 2:
@@ -239,6 +251,16 @@ def _skewed_values(drawn: torch.Tensor, generator: torch.Generator) -> torch.Ten
     for (block,) in blocks([varied], PIECE):
         block.copy_(_skewed(distinct, len(block), generator))
     return varied
+
+
+def _covering(drawn: torch.Tensor, variation: Variation, generator: torch.Generator) -> torch.Tensor:
+    """Each of the numbers once, and the others as `variation` says, in random places."""
+    low, high = (int(end) for end in drawn.aminmax())
+    distinct = _order(high - low + 1, generator).add_(low).to(drawn.dtype)
+    others = drawn.numel() - len(distinct)
+    is_skewed = variation is Variation.SKEWED
+    rest = _skewed(distinct, others, generator) if is_skewed else distinct[:1].expand(others)
+    return torch.cat([distinct, rest])[_order(drawn.numel(), generator)].reshape(drawn.shape)
 
 
 def _reordered(

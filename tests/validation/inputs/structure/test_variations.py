@@ -101,6 +101,16 @@ FLOATS: list[tuple[Draw, str, Callable[[torch.Tensor], bool]]] = [
     (lambda: normal(4, N, 8).softmax(1).bfloat16(), "sum of 1 along dimension -2", lambda x: bool((x > 0).all())),
     (causal, "sum of 1 along dimension -1, lower triangular", lambda x: torch.equal(x, x.tril())),
     (lambda: F.normalize(normal(N, N), dim=-1), "norm of 1 along dimension -1", lambda x: True),
+    (
+        lambda: F.normalize(normal(N, 4, 16), dim=-1).flatten(1),
+        "norm of 1 along dimension -1 in groups of 16",
+        lambda x: torch.allclose(x.view(N, 4, 16).norm(dim=-1), torch.ones(N, 4)),
+    ),
+    (
+        lambda: normal(N, 6, 8).softmax(-1).flatten(1),
+        "sum of 1 along dimension -1 in groups of 8",
+        lambda x: torch.allclose(x.view(N, 6, 8).sum(-1), torch.ones(N, 6)),
+    ),
     (orthonormal, "orthonormal", lambda x: torch.allclose(x.T @ x, torch.eye(32), atol=1e-5)),
     (lambda: normal(N, N).sort().values, "ascending rows", lambda x: bool((x.diff() >= 0).all())),
     (lambda: torch.rand(N, N) + 0.5, "", lambda x: bool(((x >= 0.5) & (x <= 1.5)).all())),
@@ -192,7 +202,32 @@ WHOLE: list[tuple[Draw, Callable[[torch.Tensor], bool]]] = [
     (lambda: torch.randint(50, (512,)).where(torch.rand(512) > 0.2, -100),
      lambda x: bool(((x >= 0) | (x == -100)).all())),
     (lambda: torch.randint(-9, 9, (64, 64), dtype=torch.int8).tril(), lambda x: torch.equal(x, x.tril())),
+    (lambda: torch.randint(1000, (24,)).sort().values.repeat_interleave(32),
+     lambda x: bool((x.reshape(24, 32) == x[::32, None]).all() and (x.diff() >= 0).all())),
+    (lambda: torch.randint(9, (8, 12)).repeat_interleave(6, 1),
+     lambda x: bool((x.reshape(8, 12, 6) == x[:, ::6, None]).all())),
+    (lambda: torch.arange(8).repeat(32)[torch.randperm(256)].reshape(128, 2),
+     lambda x: torch.equal(x.flatten().bincount(), torch.full((8,), 32))),
+    (lambda: torch.cat([torch.arange(64), torch.randint(64, (86,))])[torch.randperm(150)],
+     lambda x: bool((x.bincount(minlength=64) > 0).all()) and int(x.bincount().amax()) > 10),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(64, 1), (1, 64), (64, 1, 1), (1, 1, 64)])
+def test_whole_numbers_in_a_dimension_of_one(shape: tuple[int, ...]) -> None:
+    sets = drawn(lambda: [torch.randint(9, shape)])
+    structure = find_structure(sets)
+    assert describe(structure.tensors[0], sets[0][0]) == "whole numbers"
+    (made,) = varied(structure, sets[0], Variation.SKEWED)
+    assert made.shape == shape and not torch.equal(made, sets[0][0])
+
+
+def test_blocks_of_equal_numbers_are_named_by_the_length_that_all_sets_have() -> None:
+    """Neighbouring blocks of the first set are equal, so that its own are twice as long."""
+    sets = [[torch.tensor(numbers).repeat_interleave(12)] for numbers in ([3, 3, 5, 5], [1, 4, 4, 4], [0, 0, 2, 9])]
+    (structure,) = find_structure(sets).tensors
+    assert "equal in aligned blocks of 12" in describe(structure, sets[0][0])
+    assert describe(structure, sets[0][0]).count("blocks") == 1
 
 
 @pytest.mark.parametrize("variation", [Variation.SKEWED, Variation.EQUAL])
