@@ -17,10 +17,12 @@ import torch
 
 INDEX, REFUSALS = "built.json", "refused.json"
 TEMPORARY = Path("/tmp")
-_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
-"""Variables of the environment by which compilers make other code of the same call."""
+_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+"""Variables of the environment by which compilers read other files. Only a source sets them."""
+_CHOICES = ("CXX", "CUDA_HOME", "TORCH_CUDA_ARCH_LIST")
+"""Variables that choose compilers and architectures. A source may change them after a refusal, and try again."""
 _FLAGS = ("extra_cflags", "extra_cuda_cflags", "extra_ldflags")
-_READS = re.compile(r"(?:^|[ ,])(?:-[Ii]|--(?:pre-)?include|-optf|--options-file|@)")
+_READS = re.compile(r"(?:^|[ ,=])(?:-[Ii]|--(?:pre-)?include|-optf|--options-file|@)")
 """A compiler option that names headers or a file of options."""
 _INCLUDE = re.compile(r'#\s*(?:include|import)\s*(?:([<"])\w)?')
 """The name in group 1 is a system header's, or one beside the file; a macro's or a path's is in no group."""
@@ -48,8 +50,7 @@ class BuiltExtensions:
             if self._is_whole(arguments, contents):
                 # The runner may draw another name or folder than the builder: f"relu_{uuid4()}", mkdtemp().
                 arguments = arguments | {"name": None, "build_directory": None, "sources": [p.suffix for p in paths]}
-            variables = [os.getenv(name) for name in _VARIABLES]  # noqa: TID251 - the compilers' own
-            text = json.dumps([function, arguments, contents, variables], sort_keys=True, default=str)
+            text = json.dumps([function, arguments, contents], sort_keys=True, default=str)
             text = text.replace(str(self._folder.parent), ".")
         except (OSError, TypeError, ValueError):
             return None
@@ -68,6 +69,7 @@ class BuiltExtensions:
             and all(include[1] == "<" or (include[1] and not has_folder) for include in _INCLUDE.finditer(code))
             and all(self._within_job(path) is None for path in arguments.get("extra_include_paths") or [])
             and not any(_READS.search(str(flag)) for flags in _FLAGS for flag in arguments.get(flags) or [])
+            and not any(os.getenv(name) for name in _VARIABLES)  # noqa: TID251 - the compilers' own
         )
 
     def files(self) -> dict[str, Path]:
@@ -114,15 +116,15 @@ class BuiltExtensions:
             (self._folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
     def refuse(self, key: str | None, message: str) -> None:
-        """Records a call whose source no compiler accepts."""
+        """Records a call whose source no compiler accepts, with the compilers and architectures of now."""
         if key is not None:
             self._folder.mkdir(exist_ok=True)
-            refusals = self._read(REFUSALS) | {key: message.replace(f"{self._folder.parent}/", "")}
+            refusals = self._read(REFUSALS) | {_tried(key): message.replace(f"{self._folder.parent}/", "")}
             (self._folder / REFUSALS).write_text(json.dumps(refusals), encoding="utf-8")
 
     def refusal(self, key: str | None) -> str | None:
-        """The compiler's message about that call's source; None if it was not refused."""
-        message = self._read(REFUSALS).get(key or "")
+        """The compiler's message about that call's source; None if it was not refused as it would be compiled now."""
+        message = self._read(REFUSALS).get(_tried(key)) if key is not None else None
         return message if isinstance(message, str) else None
 
     def _within_job(self, place: str | Path) -> Path | None:
@@ -146,3 +148,7 @@ class BuiltExtensions:
         except (FileNotFoundError, ValueError):  # A process that was killed may have left half of it.
             return {}
         return index
+
+
+def _tried(key: str) -> str:
+    return f"{key} {[os.getenv(name) for name in (*_VARIABLES, *_CHOICES)]}"  # noqa: TID251 - the compilers' own

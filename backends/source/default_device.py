@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -47,6 +48,7 @@ class DefaultDevice:
                 if suits(value):
                     return value
                 del value
+                gc.collect()  # A module that holds a method of its own refers to itself, and would stay on the device.
             except Exception as error:
                 if is_final(error):
                     raise

@@ -183,6 +183,8 @@ def _launch_hint(error: BaseException) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if type(error) is not KeyError or len(frames) < 2 or not frames[-2].f_code.co_filename.endswith(_CALL_FOR_A_LAUNCH):
         return ""
+    if not (error.args and isinstance(error.args[0], str)):  # Of a table of the source's: `TILES[meta["n"]]`.
+        return ""
     names = next((value for value in frames[-1].f_locals.values() if type(value) is dict), {})
     listed = ", ".join(map(str, names))[:MAX_CHARS]
     return f" (the function gets the kernel's arguments by their names: {listed})"

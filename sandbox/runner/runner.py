@@ -111,6 +111,7 @@ class Runner:
         self._open_device()
         self.first_state = self.first_state or (ProcessState() if message["may_stay"] else None)
         self.executable, reply = load_kernel(kernel, self.target, message, self.folder)
+        self._free_drawn(0)  # Weights that it drew in another type, or initialised on the way.
         self.output_arguments = kernel.io.outputs if kernel.io is not None else ()
         return reply
 

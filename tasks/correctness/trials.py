@@ -32,7 +32,7 @@ from tasks.correctness.write_checks import (
     unwritten_hint,
 )
 from tasks.runtime.job_context import JobContext
-from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.kernel_run import KernelRun, Stopped
 from tasks.runtime.memory_plan import COPIES_USUAL, MemoryPlan
 from validation.compare.comparison import agree, compare_stacked
 from validation.compare.input_strides import explain_strides
@@ -46,7 +46,7 @@ from validation.evidence.weak_reference import FixedOutputs, weak_reference
 
 PRECISION_S = 5.0
 REPEAT_S = 1.0
-"""Time that a job must have left, in s, for two more windows of the reference."""
+"""Minimum time, in s, that a job must have left, and a reference gets, for two more windows."""
 RANDOM_REFERENCE = (
     "the reference itself answers the same inputs differently from call to call (dropout in training mode, other "
     "random numbers, or a state that it keeps): seed it in forward, or call eval() in its constructor"
@@ -185,11 +185,20 @@ class Trials:
         if not (self.right or self._boundary_excuses.failed):
             self._check_reference_repeats(slots[owner.role], windows[owner.role])
 
-    def explain_late_mistake(self, slots: dict[str, Slots]) -> None:
-        """Tell, of a candidate that windows found wrong after it was valid, if its reference is to blame."""
-        reference = self.kernel_runs[0]
-        if len(self.kernel_runs) > 1 and not self._boundary_excuses.failed and self.budget.fits(REPEAT_S):
+    def explain_late_mistake(self, slots: dict[str, Slots], windows_s: float) -> None:
+        """Tell, of a candidate that windows found wrong after it was valid, if its reference is to blame.
+
+        `windows_s` is how long all windows took, in s. A reference that fails now changes neither verdict nor status.
+        """
+        reference, allowed_s = self.kernel_runs[0], REPEAT_S + 2 * windows_s
+        if len(self.kernel_runs) == 1 or self._boundary_excuses.failed or not self.budget.fits(allowed_s):
+            return
+        reference.open_session.set_deadline(self.budget.within(allowed_s))
+        try:
             self._check_reference_repeats(slots[reference.role], self.run_window(reference, slots))
+        except Stopped:
+            for kernel_run in self.kernel_runs:  # A timeout may have become the candidate's fault.
+                kernel_run.fault = None
 
     def fill(self, slots: dict[str, Slots]) -> None:
         """Fill every call with fresh inputs; if drawing is too expensive, with mixed sets, or with repeated ones."""

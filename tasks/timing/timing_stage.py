@@ -93,11 +93,11 @@ class Timekeeper:
 
     def time(self) -> None:
         """Runs windows of the kernels in alternating order (A B, B A, ...) until the plan or the job's time ends it."""
-        size = WindowSize(self.rounds, self.plan.window)
+        began, size = time.monotonic(), WindowSize(self.rounds, self.plan.window)
         while (measurement := self._measure(size)) is None:
             size.stream(self.window_runner.streamed)
         if not self.rounds.right:
-            self.rounds.explain_late_mistake(measurement.slots)
+            self.rounds.explain_late_mistake(measurement.slots, time.monotonic() - began)
             return
         self._measurement = measurement
         self._circumstances = {c.role: self._circumstances_of(c, measurement) for c in self.kernel_runs}

@@ -300,6 +300,36 @@ class ModelNew(nn.Module):
     assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0]
 
 
+AGAIN = """
+import os, uuid
+
+def built():
+    return load_inline(name=f"late_{uuid.uuid4().hex}", no_implicit_headers=True, cpp_sources=SOURCE)
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        compiler, os.environ["CXX"] = os.environ.get("CXX", "c++"), "FAILING"
+        try:
+            self.extension = built()
+        except RuntimeError:
+            os.environ["CXX"] = compiler
+            self.extension = built()
+    def forward(self, x):
+        return x + self.extension.function(1)
+"""
+
+
+def test_what_one_compiler_refuses_another_may_take(tmp_path: Path) -> None:
+    failing = tmp_path / "c++"
+    failing.write_text('#!/bin/sh\ncase "$*" in *main.cpp*) echo error: no >&2; exit 1;; *) exec c++ "$@";; esac\n')
+    failing.chmod(0o755)
+    given = late(AGAIN.replace("FAILING", str(failing)))
+    artifact = in_builder(given, tmp_path, H200)
+    executable = in_runner(given, tmp_path, artifact)
+    assert executable.call([torch.ones(2)]).tolist() == [3.0, 3.0] and not executable.compiled
+
+
 def test_what_is_asked_for_again_is_what_is_loaded(tmp_path: Path) -> None:
     given = late(IN_CALL.replace("if self.extension is None:", "if True:"))
     artifact = in_builder(given, tmp_path, H200)

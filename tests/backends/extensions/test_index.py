@@ -47,6 +47,7 @@ BESIDE = {"sources": ["a.cpp"]}
 MACRO = {"cpp_sources": "#include HEADER"}
 OWN_FOLDER = {"extra_include_paths": ["."]}
 OWN_OPTION = {"extra_cflags": ["-include", "tile.h"]}
+JOINED_OPTION = {"extra_cuda_cflags": ["-Xcompiler=-include,tile.h"]}
 BINDS = {"cpp_sources": "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {} TORCH_LIBRARY(own, m) {}"}
 HEADERS = {"cuda_sources": '#include <cuda_fp16.h>\n#include "cuda_runtime.h"', "extra_include_paths": ["/usr/include"]}
 
@@ -62,7 +63,7 @@ def test_a_module_is_found_under_another_name(
     assert extension is not None and extension.__file__ == str(job / "ext" / "made" / "_testcapi.so")
 
 
-@pytest.mark.parametrize("more", [LIBRARY, NAMES_OPERATORS, BESIDE, MACRO, OWN_FOLDER, OWN_OPTION])
+@pytest.mark.parametrize("more", [LIBRARY, NAMES_OPERATORS, BESIDE, MACRO, OWN_FOLDER, OWN_OPTION, JOINED_OPTION])
 def test_a_name_counts_where_more_than_the_text_makes_the_code(
     more: dict[str, object], job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,12 @@ def test_a_name_counts_where_more_than_the_text_makes_the_code(
     (job / "a.cpp").write_text('#include "tile.h"')  # Which may be another by the next call.
     there = BuiltExtensions(job / "ext")
     assert there.key("load", CALL | more) != there.key("load", CALL | more | {"name": "made_17"})
+
+
+def test_a_name_counts_where_the_source_says_where_headers_are(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPATH", str(job / "headers"))  # Whose files it may write anew before the next call.
+    there = BuiltExtensions(job / "ext")
+    assert there.key("load_inline", CALL) != there.key("load_inline", CALL | {"name": "made_17"})
 
 
 def test_the_same_text_in_a_temporary_file_is_found(job: Path) -> None:

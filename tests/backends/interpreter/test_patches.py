@@ -597,6 +597,12 @@ def test_a_grid_that_asks_for_an_unknown_argument_is_told_the_names(answer: Answ
         answer(launched, source, drawn(torch.float32)[0])
 
 
+def test_a_grid_that_finds_nothing_in_a_table_of_its_own_is_told_no_names(answer: Answer) -> None:
+    source = LAUNCHED.replace("GRID", "lambda meta: ({1: 2}[meta['size']],)")
+    with pytest.raises(AssertionError, match=rf"^runtime_error: .*KeyError: {SIZE}\n"):
+        answer(launched, source, drawn(torch.float32)[0])
+
+
 AUTOTUNED = """
 import torch
 import triton

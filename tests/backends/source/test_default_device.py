@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -66,6 +67,20 @@ def test_what_does_not_suit_on_the_device_is_made_on_the_host() -> None:
     assert found.type == "cpu" and len(made) == 2 and chosen.used is DrawOn.HOST
     chosen = DefaultDevice(CARD)
     assert chosen.run(torch.get_default_device).type == "cuda" and chosen.used is DrawOn.DEVICE
+
+
+def test_what_does_not_suit_is_gone_before_the_host_makes_another() -> None:
+    made: list[weakref.ref[Holder]] = []
+
+    def make() -> Holder:
+        assert not any(earlier() for earlier in made), "a large model would be on the device twice"
+        holder = Holder(None)
+        holder.kept = holder
+        made.append(weakref.ref(holder))
+        return holder
+
+    DefaultDevice(CARD).run(make, suits=lambda holder: False)
+    assert len(made) == 2
 
 
 def test_the_hosts_error_is_told_and_a_final_one_at_once() -> None:

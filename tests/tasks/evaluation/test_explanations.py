@@ -144,19 +144,33 @@ def test_a_random_change_of_an_input_is_no_measure(
     assert told or Flag.of(FlagCode.INPUTS_CHANGED_DIFFERENTLY) in flags(report)
 
 
+COUNTING = (
+    "class {}:\n    calls = 0\n    def forward(self, x):\n        self.calls += 1\n        {}\n        return {}\n"
+    "def get_inputs():\n    return [torch.rand(8)]\n"
+)
+
+
 @pytest.mark.parametrize(("answer", "told"), [("x", True), ("x if self.calls < 25 else x + 1", False)])
 def test_a_reference_whose_answers_depend_on_earlier_calls_is_told_in_windows_too(
     worker: WorkerContext, answer: str, told: bool
 ) -> None:
-    counting = (
-        "class {}:\n    calls = 0\n    def forward(self, x):\n        self.calls += 1\n        return {}\n"
-        "def get_inputs():\n    return [torch.rand(8)]\n"
-    )
     reference = "x if self.calls < 25 else x + self.calls" if told else "x"
-    outcome = judged(worker, counting.format("ModelNew", answer), counting.format("Model", reference)).outcome
+    sources = COUNTING.format("ModelNew", "", answer), COUNTING.format("Model", "", reference)
+    outcome = judged(worker, *sources).outcome
     assert outcome.status is Status.WRONG_RESULT and outcome.comparison is not None
     assert outcome.comparison.calls > outcome.comparison.calls_passed > 0, "valid, then wrong"
     assert (RANDOM_REFERENCE in (outcome.message or "")) is told
+
+
+@pytest.mark.parametrize("fault", ["raise RuntimeError", "time.sleep(1000)"])
+def test_a_late_mistake_stays_one_though_the_reference_fails_when_asked_again(
+    worker: WorkerContext, fault: str
+) -> None:
+    reference = COUNTING.format("Model", f"if self.calls > 130: {fault}", "x")
+    candidate = COUNTING.format("ModelNew", "", "x if self.calls < 25 else x + 1")
+    report = judged(worker, candidate, f"import time\n{reference}")
+    assert report.outcome.status is Status.WRONG_RESULT and report.reference is not None
+    assert report.reference.status is Status.PASSED, report.reference.message
 
 
 @pytest.mark.parametrize(
