@@ -170,7 +170,8 @@ class FlagCode(StrEnum):
     )
     REFERENCE_NOT_RERUN = (
         "reference_not_rerun",
-        "The reference could not run again without the kernel's process, which may have slowed it.",
+        "The reference could not run again without the kernel's process, which may have slowed it: the speed-up is "
+        "unknown.",
         "Submit the job again.",
     )
     # The time: checks that `timeout` cut short.
@@ -181,7 +182,8 @@ class FlagCode(StrEnum):
     )
     REFERENCE_RERUN_TIMEOUT = (
         "reference_rerun_timeout",
-        "The reference did not run again without the kernel's process, because the timeout was near.",
+        "The reference did not run again without the kernel's process, because the timeout was near: the speed-up is "
+        "unknown.",
         "Raise `timeout`.",
     )
     DEFERRED_OUTPUTS_UNTESTED = (
@@ -474,7 +476,15 @@ CUT_SHORT = frozenset(
 )
 """Codes of what the request's `timeout` prevented: the same request with more time may give more."""
 
-SPEEDUP_UNKNOWN = frozenset({FlagCode.MEMORY_TAKEN_IN_TURNS, FlagCode.REFERENCE_SLOWED, FlagCode.REFERENCE_DISTURBED})
+SPEEDUP_UNKNOWN = frozenset(
+    {
+        FlagCode.MEMORY_TAKEN_IN_TURNS,
+        FlagCode.REFERENCE_SLOWED,
+        FlagCode.REFERENCE_DISTURBED,
+        FlagCode.REFERENCE_NOT_RERUN,
+        FlagCode.REFERENCE_RERUN_TIMEOUT,
+    }
+)
 """Codes beside which there is no speed-up."""
 
 
