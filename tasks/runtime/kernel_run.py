@@ -68,7 +68,8 @@ class Diagnosis:
 
 @dataclass
 class CaseState:
-    """A kernel run's part in one case of its job, or in its forward passes: contract, inputs, gradients, first calls, comparison and time.
+    """A kernel run's part in one case of its job, or in its forward passes by themselves: contract, inputs, gradients,
+    first calls, comparison and time.
 
     `upper_bound_ms` is the time of a call by the referee's clock, window overhead included.
     """
