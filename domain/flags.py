@@ -174,6 +174,11 @@ class FlagCode(StrEnum):
         "unknown.",
         "Submit the job again.",
     )
+    CASE_NOT_RERUN = (
+        "case_not_rerun",
+        "The case is too large to run again without the kernel's process, which may have slowed its reference.",
+        "Send this case by itself to have its time checked.",
+    )
     # The time: checks that `timeout` cut short.
     STOPPED_BY_TIMEOUT = (
         "stopped_by_timeout",
