@@ -52,7 +52,7 @@ class DeterminismCheck:
 
     def _check(self) -> Determinism:
         candidate, trials = self._candidate, self._trials
-        if trials.memory_plan.one_call:
+        if trials.memory_plan.is_large:
             return Determinism(untested="the calls are too large for further copies")
         if not trials.budget.fits(CHECK_S):
             return Determinism(untested=TIMEOUT_NEAR)
