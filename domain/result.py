@@ -267,8 +267,7 @@ class Gradients:
 def pass_speedups(reference: Outcome, candidate: Outcome) -> dict[str, Any]:
     """The speed-ups of the passes apart: the forward's from paired windows, the backward's from both differences.
 
-    The ends of the backward's interval are those of both sides' intervals; null where a difference may be zero, or a
-    flag says that the reference's time is unknown.
+    The backward's interval ends as both sides' intervals do; null where a difference may be zero or a flag says so.
     """
     times = [
         side.gradients.backward(side.timing) if side.gradients is not None and side.timing is not None else (0.0, None)
@@ -277,9 +276,8 @@ def pass_speedups(reference: Outcome, candidate: Outcome) -> dict[str, Any]:
     (reference_ms, reference_half), (candidate_ms, candidate_half) = times
     backward = None
     forward = candidate.gradients.forward if candidate.gradients is not None else None
-    flags = [flag for timing in (candidate.timing, forward) if timing is not None for flag in timing.flags]
-    is_known = not any(flag.code in SPEEDUP_UNKNOWN for flag in flags)
-    if is_known and candidate_ms > (candidate_half or 0.0) and reference_ms > 0:
+    codes = {flag.code for timing in (candidate.timing, forward) if timing is not None for flag in timing.flags}
+    if codes.isdisjoint(SPEEDUP_UNKNOWN) and candidate_ms > (candidate_half or 0.0) and reference_ms > 0:
         low = high = None
         if reference_half is not None and candidate_half is not None:
             low = max(reference_ms - reference_half, 0.0) / (candidate_ms + candidate_half)
