@@ -170,8 +170,13 @@ class FlagCode(StrEnum):
     )
     REFERENCE_NOT_RERUN = (
         "reference_not_rerun",
-        "The reference could not run again without the kernel's process, which may have slowed it.",
+        "The reference could not run again without the kernel's process, so the speed-up is unknown.",
         "Submit the job again.",
+    )
+    CASE_NOT_RERUN = (
+        "case_not_rerun",
+        "The case is too large to run again without the kernel's process, which may have slowed its reference.",
+        "Send this case by itself to have its time checked.",
     )
     # The time: checks that `timeout` cut short.
     STOPPED_BY_TIMEOUT = (
@@ -181,7 +186,7 @@ class FlagCode(StrEnum):
     )
     REFERENCE_RERUN_TIMEOUT = (
         "reference_rerun_timeout",
-        "The reference did not run again without the kernel's process, because the timeout was near.",
+        "The reference did not run again by itself, because the timeout was near, so the speed-up is unknown.",
         "Raise `timeout`.",
     )
     DEFERRED_OUTPUTS_UNTESTED = (
@@ -464,22 +469,17 @@ class FlagCode(StrEnum):
     )
 
 
-CUT_SHORT = frozenset(
-    {
-        FlagCode.FEW_CALLS_PER_WINDOW,
-        FlagCode.STOPPED_BY_TIMEOUT,
-        FlagCode.REFERENCE_RERUN_TIMEOUT,
-        FlagCode.DEFERRED_OUTPUTS_UNTESTED,
-        FlagCode.SINGLE_CALL_UNTESTED,
-        FlagCode.FEWER_PROCESSES,
-        FlagCode.CONSTANT_WEIGHTS_UNTESTED,
-        FlagCode.DISTRIBUTION_TIMEOUT,
-        FlagCode.DETERMINISM_UNTESTED,
-    }
-)
+CUT_SHORT = frozenset((
+    FlagCode.FEW_CALLS_PER_WINDOW, FlagCode.STOPPED_BY_TIMEOUT, FlagCode.REFERENCE_RERUN_TIMEOUT,
+    FlagCode.DEFERRED_OUTPUTS_UNTESTED, FlagCode.SINGLE_CALL_UNTESTED, FlagCode.FEWER_PROCESSES,
+    FlagCode.CONSTANT_WEIGHTS_UNTESTED, FlagCode.DISTRIBUTION_TIMEOUT, FlagCode.DETERMINISM_UNTESTED,
+))  # fmt: skip
 """Codes of what the request's `timeout` prevented: the same request with more time may give more."""
 
-SPEEDUP_UNKNOWN = frozenset({FlagCode.MEMORY_TAKEN_IN_TURNS, FlagCode.REFERENCE_SLOWED, FlagCode.REFERENCE_DISTURBED})
+SPEEDUP_UNKNOWN = frozenset((
+    FlagCode.MEMORY_TAKEN_IN_TURNS, FlagCode.REFERENCE_SLOWED, FlagCode.REFERENCE_DISTURBED,
+    FlagCode.REFERENCE_NOT_RERUN, FlagCode.REFERENCE_RERUN_TIMEOUT,
+))  # fmt: skip
 """Codes beside which there is no speed-up."""
 
 

@@ -233,7 +233,7 @@ class Gradients:
     - `not_compared`: why other inputs and parameters are not compared.
     - `cotangent_scale`: the cotangents are standard normal times this.
     - `forward`: the time of the forward pass by itself, in which it makes its graph. `forward_speedup` is for the
-      candidate's side.
+      candidate's side; None where a flag of the forward pass says that it is unknown.
     """
 
     compared: list[str]
@@ -267,7 +267,7 @@ class Gradients:
 def pass_speedups(reference: Outcome, candidate: Outcome) -> dict[str, Any]:
     """The speed-ups of the passes apart: the forward's from paired windows, the backward's from both differences.
 
-    The ends of the backward's interval are those of both sides' intervals; null where a difference may be zero.
+    The backward's interval ends as both sides' intervals do; null where a difference may be zero or a flag says so.
     """
     times = [
         side.gradients.backward(side.timing) if side.gradients is not None and side.timing is not None else (0.0, None)
@@ -275,14 +275,16 @@ def pass_speedups(reference: Outcome, candidate: Outcome) -> dict[str, Any]:
     ]
     (reference_ms, reference_half), (candidate_ms, candidate_half) = times
     backward = None
-    if candidate_ms > (candidate_half or 0.0) and reference_ms > 0:
+    forward = candidate.gradients.forward if candidate.gradients is not None else None
+    codes = {flag.code for timing in (candidate.timing, forward) if timing is not None for flag in timing.flags}
+    if codes.isdisjoint(SPEEDUP_UNKNOWN) and candidate_ms > (candidate_half or 0.0) and reference_ms > 0:
         low = high = None
         if reference_half is not None and candidate_half is not None:
             low = max(reference_ms - reference_half, 0.0) / (candidate_ms + candidate_half)
             high = (reference_ms + reference_half) / (candidate_ms - candidate_half)
         backward = {"ratio": reference_ms / candidate_ms, "ci_low": low, "ci_high": high, "method": DIFFERENCE}
-    forward = candidate.gradients.forward_speedup if candidate.gradients is not None else None
-    return {"forward": asdict(forward) if forward is not None else None, "backward": backward}
+    speedup = candidate.gradients.forward_speedup if candidate.gradients is not None else None
+    return {"forward": asdict(speedup) if speedup is not None else None, "backward": backward}
 
 
 @dataclass(frozen=True)

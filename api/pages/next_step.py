@@ -13,7 +13,7 @@ from typing import Any
 from api.pages import sanitizer
 from api.pages.heat_map import heat_map
 from api.pages.stored_record import AGAIN, read_or
-from domain.flags import FlagCode
+from domain.flags import SPEEDUP_UNKNOWN, FlagCode
 from domain.job import State
 from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status
@@ -384,6 +384,9 @@ def _passed(result: Result, kernel: Result) -> str:
         return NO_REFERENCE
     if FlagCode.NOT_DETERMINISTIC in _codes((kernel.get("determinism") or {}).get("flags")):
         return FlagCode.NOT_DETERMINISTIC.advice
+    flagged = _codes((kernel.get("timing") or {}).get("flags"))
+    if (unknown := next((code for code in flagged if code in SPEEDUP_UNKNOWN), None)) is not None:
+        return FlagCode(unknown).advice
     speedup = result.get("speedup")
     only_a_bound = speedup is not None and speedup["ci_high"] is None and speedup["verdict"] != "faster"
     if speedup is None or only_a_bound:

@@ -10,7 +10,7 @@ from typing import Any
 from api.pages import baselines, evidence, sanitizer, words
 from api.pages.cases import in_cases
 from api.pages.stored_record import WRITTEN_BY_ANOTHER, read_or
-from domain.flags import FlagCode
+from domain.flags import SPEEDUP_UNKNOWN, FlagCode
 from domain.job import State
 from domain.result import Status, first_line
 from domain.speed.confirmation import Finding
@@ -112,7 +112,8 @@ def _passed(result: Result, kernel: Result) -> str:
     speedup = result.get("speedup")
     fast = _compared(speedup) if speedup else _absolute_time(timing)
     if comparison is not None and not speedup:
-        fast += " No speed-up is reported: a time is too short or too unsteady for a meaningful ratio."
+        why = _flag_against_speedup(timing) or "a time is too short or too unsteady for a meaningful ratio"
+        fast += f" No speed-up is reported: {words.sentence(why)}"
     if any(flag["code"] == FlagCode.FIXED_OUTPUTS_PASS for flag in (comparison or {}).get("weak_reference") or ()):
         fast += " That says nothing: outputs fixed beforehand would pass too."
     return f"{right}. {fast}{baselines.sentence(result)}{_flags(result)}"
@@ -142,6 +143,10 @@ def _absolute_time(timing: Result) -> str:
     sure = f" (± {words.share(relative_ci)})" if relative_ci is not None else ""
     bounded = any(flag["code"] == FlagCode.UPPER_BOUND for flag in timing.get("flags") or ())
     return f"A call takes {'at most ' if bounded else ''}{words.duration(timing['latency_ms'])}{sure}."
+
+
+def _flag_against_speedup(timing: Result) -> str | None:
+    return next((flag["message"] for flag in timing.get("flags") or () if flag["code"] in SPEEDUP_UNKNOWN), None)
 
 
 def _flags(result: Result) -> str:

@@ -22,6 +22,7 @@ from tasks.correctness.input_batches import Arguments
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.trials import Outputs, Trials
 from tasks.correctness.write_checks import check_guards
+from tasks.runtime.kernel_run import Stopped
 from validation.compare.bitwise import blocks, differing
 from validation.compare.comparison import compare
 from validation.evidence.determinism import PIECE, fingerprint, merged
@@ -52,7 +53,7 @@ class DeterminismCheck:
 
     def _check(self) -> Determinism:
         candidate, trials = self._candidate, self._trials
-        if trials.memory_plan.one_call:
+        if trials.memory_plan.is_large:
             return Determinism(untested="the calls are too large for further copies")
         if not trials.budget.fits(CHECK_S):
             return Determinism(untested=TIMEOUT_NEAR)
@@ -64,12 +65,23 @@ class DeterminismCheck:
             outputs, findings = self._repeat(slots, first)
         except KernelFault as fault:
             return Determinism(untested=_reason(fault))
+        except Stopped:
+            return Determinism(untested=self._withdraw_faults())
         try:
             batch = self._try_batches(slots, first, other, outputs)
         except KernelFault as fault:
             reason = _reason(fault, failed="the kernel failed on rows of two input sets: ")
             batch = Batch(BatchVerdict.UNTESTED, reason=reason)
         return Determinism(1, findings, batch)
+
+    def _withdraw_faults(self) -> str:
+        """Takes back the fault of a kernel that made no inputs for this check, perhaps as an earlier one ended it."""
+        reasons = []
+        for kernel_run in self._trials.kernel_runs:
+            if (fault := kernel_run.fault) is not None:
+                kernel_run.fault = None
+                reasons.append(_reason(fault, failed=f"the {kernel_run.role} made no inputs: "))
+        return "; ".join(reasons)
 
     def _calls_per_window(self) -> int:
         """As many as the memory allows, and a third of the check's time: one window more calls other batches."""

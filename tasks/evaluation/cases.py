@@ -17,7 +17,7 @@ from typing import Any
 from domain.cases.case import Case, CaseSource, primary
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
-from domain.flags import TIMEOUT_NEAR
+from domain.flags import TIMEOUT_NEAR, Flag, FlagCode
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan
@@ -289,6 +289,8 @@ class JobCases:
         size = run.timekeeper.layout_bytes if run.timekeeper is not None else 0
         if self._kept_bytes + size > SHARE_KEPT * self._job.worker.window_memory:
             run.timekeeper = None
+            if (timing := self._kernel_runs[-1].timing) is not None:
+                timing.flags.append(Flag.of(FlagCode.CASE_NOT_RERUN))
         if run.timekeeper is None:
             run.inputs, run.trials, run.example = None, None, {}
         else:

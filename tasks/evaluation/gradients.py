@@ -7,14 +7,16 @@ from dataclasses import replace
 import torch
 
 from domain import value as values
+from domain.flags import Flag, FlagCode
 from domain.gradients import GradientPlan
-from domain.result import Gradients, Speedup, Timing
+from domain.result import Gradients
 from tasks.correctness.input_source import TrialInputs
 from tasks.correctness.load_stage import Preparation
 from tasks.correctness.trials import Trials
+from tasks.evaluation.cases import SHARE_KEPT
 from tasks.evaluation.device_scope import DeviceScope
 from tasks.runtime.job_context import JobContext
-from tasks.runtime.kernel_run import KernelRun
+from tasks.runtime.kernel_run import CaseState, KernelRun
 from tasks.runtime.memory_plan import MemoryPlan
 from tasks.runtime.stream_isolation import Streams
 from tasks.timing.timing_stage import Timekeeper
@@ -32,8 +34,8 @@ class GradientPasses:
         self._kernel_runs = kernel_runs
         self._reference, self._candidate = kernel_runs
         self._not_compared: dict[str, str] = {}
-        self._forward: dict[str, Timing | None] = {}  # Empty for a job with cases.
-        self._forward_speedup: Speedup | None = None
+        self._forward: dict[str, CaseState] = {}  # Empty for a job with cases.
+        self._timekeeper: Timekeeper | None = None
 
     def judge_forward(
         self, device: DeviceScope, memory: MemoryPlan, preparation: Preparation, streams: Streams
@@ -58,10 +60,13 @@ class GradientPasses:
             timekeeper.time()
         if not trials.right:
             return trials
-        self._forward = {run.role: run.timing for run in self._kernel_runs}
-        self._forward_speedup = timekeeper.speedup
+        if not memory.one_call and timekeeper.layout_bytes <= SHARE_KEPT * self._job.worker.window_memory:
+            self._timekeeper = timekeeper
+        elif self._candidate.timing is not None:
+            self._candidate.timing.flags.append(Flag.of(FlagCode.REFERENCE_NOT_RERUN))
         for kernel_run in self._kernel_runs:
-            kernel_run.forget_calls()
+            kernel_run.drop_probed_outputs()
+            self._forward[kernel_run.role] = kernel_run.enter_case(CaseState(kernel_run.kernel))
         self._reference.gradients = plan
         return None
 
@@ -72,9 +77,26 @@ class GradientPasses:
             raise ValueError("not probed")
         compared = plan.names(len(probe.outputs))
         for kernel_run in self._kernel_runs:
-            speedup = self._forward_speedup if kernel_run is self._candidate else None
-            forward = self._forward.get(kernel_run.role)
-            kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward, speedup)
+            state = self._forward.get(kernel_run.role)
+            forward = state.timing if state is not None else None
+            kernel_run.diagnosis.gradients = Gradients(compared, self._not_compared, plan.scale, forward)
+
+    def recheck(self) -> None:
+        """Leaves out or flags what the candidate slowed in the forward passes, which have a speed-up only now.
+
+        Its process has ended. A candidate may slow its reference there alone.
+        """
+        timekeeper, self._timekeeper = self._timekeeper, None
+        if timekeeper is None:
+            return
+        both = [kernel_run.enter_case(self._forward[kernel_run.role]) for kernel_run in self._kernel_runs]
+        timekeeper.recheck_without_candidate()
+        for kernel_run, state in zip(self._kernel_runs, both, strict=True):
+            forward = kernel_run.enter_case(state).timing
+            speedup = timekeeper.speedup if kernel_run is self._candidate else None
+            if kernel_run.diagnosis.gradients is not None:
+                found = replace(kernel_run.diagnosis.gradients, forward=forward, forward_speedup=speedup)
+                kernel_run.diagnosis.gradients = found
 
     def choose(self, inputs: TrialInputs) -> GradientPlan:
         """Has calls on these inputs compute the reference's gradients, with the parameters that both modules have.

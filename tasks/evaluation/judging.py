@@ -37,7 +37,7 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
     with suppress(Stopped), device.memory_plan.retried():
         streams = Streams(job.queues, kernel_runs, job.budget)
         preparation = Preparation(job, kernel_runs, device.memory_plan)
-        trials = _validate(job, preparation, device, streams)
+        trials, passes = _validate(job, preparation, device, streams)
         if device.cases is not None:
             device.cases.judge_others(preparation, trials, streams)
             device.timekeeper = timekeeper = device.cases.primary_timekeeper(trials, streams)
@@ -45,12 +45,14 @@ def judge(job: JobContext, kernel_runs: list[KernelRun], device: DeviceScope) ->
             device.timekeeper = timekeeper = Timekeeper(trials, streams)
         if trials.right and (device.cases is None or device.cases.right):
             _time(preparation, device, timekeeper)
-        _diagnose(trials, timekeeper, device.cases)
+        _diagnose(trials, timekeeper, device.cases, passes)
     device.stop_job_time()
     raise_tested_card_fault(kernel_runs, job)
 
 
-def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, streams: Streams) -> Trials:
+def _validate(
+    job: JobContext, preparation: Preparation, device: DeviceScope, streams: Streams
+) -> tuple[Trials, GradientPasses | None]:
     kernel_runs, memory = preparation.kernel_runs, preparation.memory
     job.enter(Stage.LOAD)
     preparation.time_launches()  # Launch overhead must not count as a kernel's time.
@@ -65,7 +67,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     if passes is not None and device.cases is not None:
         passes.choose(device.inputs)
     elif passes is not None and (wrong := passes.judge_forward(device, memory, preparation, streams)) is not None:
-        return wrong
+        return wrong, passes
     device.example = device.inputs.first()
     if device.cases is not None:
         require_use(device.inputs.summary, kernel_runs[0])
@@ -81,7 +83,7 @@ def _validate(job: JobContext, preparation: Preparation, device: DeviceScope, st
     if passes is None and device.weights is not None and not trials.right and has_time:
         trials = _validate_with_own_weights(preparation, trials, device.weights)
     _report_interim_result(job, trials, right=trials.right)
-    return trials
+    return trials, passes
 
 
 def _validate_with_own_weights(preparation: Preparation, wrong: Trials, weights: Weights) -> Trials:
@@ -126,7 +128,7 @@ def _report_interim_result(job: JobContext, trials: Trials, *, right: bool) -> N
         job.report_interim_result(right)
 
 
-def _diagnose(trials: Trials, timekeeper: Timekeeper, cases: JobCases | None) -> None:
+def _diagnose(trials: Trials, timekeeper: Timekeeper, cases: JobCases | None, passes: GradientPasses | None) -> None:
     """Questions to the runners beside verdict and times; the reference's come after the end of the candidate."""
     candidate, reference, profile = trials.candidate, trials.candidate.reference, trials.request.profile
     suspicious = timekeeper.speedup is not None and timekeeper.speedup.ratio > SUSPICIOUS
@@ -142,6 +144,8 @@ def _diagnose(trials: Trials, timekeeper: Timekeeper, cases: JobCases | None) ->
         cases.recheck(timekeeper)
     elif candidate.timing is not None:
         timekeeper.recheck_without_candidate()
+        if passes is not None:
+            passes.recheck()
     trials.check_precision()
     if profile and reference is not None:
         trace_launches([reference], trials)

@@ -68,7 +68,8 @@ class Diagnosis:
 
 @dataclass
 class CaseState:
-    """A kernel run's part in one case of its job: contract, inputs, gradients, first calls, comparison and time.
+    """A kernel run's part in one case of its job, or in its forward passes by themselves: contract, inputs, gradients,
+    first calls, comparison and time.
 
     `upper_bound_ms` is the time of a call by the referee's clock, window overhead included.
     """
@@ -212,11 +213,6 @@ class KernelRun:
         io = self.kernel.io
         blank = tuple(index for index in self.output_arguments if io is not None and io.args[index].is_blank)
         return Slots(calls, example, self.output_arguments, self.returned, device, blank=blank)
-
-    def forget_calls(self) -> None:
-        """Drops what was recorded about calls of another kind: of the forward pass by itself."""
-        self.probe = self.comparison = self.timing = None
-        self._upper_bound_ms = math.inf
 
     def start_time(self, deadline: float) -> None:
         """Begins this kernel's share of the job's time: what the referee waits for it from now on counts."""

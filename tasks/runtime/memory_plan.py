@@ -159,8 +159,9 @@ class MemoryPlan:
 
         - A kernel that lacked memory is to blame for that itself. The reference is not if the candidate held most of
           the device.
-        - If the referee lacked memory, a kernel that held most of the device is to blame. If none did, it is the first
-          kernel's fault if calls are large or the kernels held much together; else InfrastructureFault is raised.
+        - If the referee lacked memory, a kernel that held most of the device is to blame. If none did, and calls are
+          large or the kernels held much together, it is a candidate that held far more than its reference, else the
+          first kernel. Otherwise InfrastructureFault is raised.
         """
         began = time.monotonic()
         try:
@@ -241,7 +242,11 @@ class MemoryPlan:
             f"{_mib(self._call_bytes)}: {_mib(holders.free)} of {total} were free, and the kernels held "
             f"{_mib(held_bytes)}; make them smaller, or use a larger GPU"
         )
-        self._kernel_runs[0].fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
+        reference, candidate = self._kernel_runs[0], self._kernel_runs[-1]
+        # A candidate may hold just less than half: what its reference does without, it need not have.
+        excess = holders.kernels[candidate.role] - holders.kernels[reference.role]
+        blamed = candidate if excess > self._usual_change else reference
+        blamed.fail(KernelFault(Status.OUT_OF_MEMORY, message, compiled=True))
 
     def _holder(self, holders: MemoryHolders) -> KernelRun | None:
         """The kernel that held most, if that is over MAX_HELD_SHARE of what others leave; else None."""

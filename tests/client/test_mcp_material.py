@@ -12,6 +12,7 @@ pytest.importorskip("mcp", reason="an extra of the client that an offline GPU bo
 from kernel_eval_client import Result
 from kernel_eval_client.agents import brief, mcp_server, parts
 from kernel_eval_client.untrusted_text import named, plain
+from tests.api import results
 from tests.client.suite_files import TWICE
 from tests.client.test_mcp import call
 
@@ -170,3 +171,10 @@ def test_a_part_is_read_from_its_end_too() -> None:
     with pytest.raises(Exception, match="past the end: there are 5005 characters"):
         parts.of_part(found, "output", 6000)
     assert parts.of_part(found, "error", 0) == "none: it passed"
+
+
+def test_a_case_with_a_time_and_without_a_speedup_was_timed() -> None:
+    body = results.of_cases()
+    body["cases"][0]["speedup"] = None
+    (line,) = [line for line in brief.of_result(Result.from_dict(body)).splitlines() if "n=64" in line]
+    assert "ms a call, no speed-up" in line and "not timed" not in line

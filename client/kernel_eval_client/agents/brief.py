@@ -159,7 +159,8 @@ def _beside_the_speedup(result: Result) -> Iterator[str]:
 def _of_cases(result: Result) -> Iterator[str]:
     """A line for each of the first cases, wrong ones before others, and one for hidden ones."""
     for case in sorted(result.cases, key=lambda case: case.verdict == "passed")[:_CASES]:
-        outcome = _interval(case.speedup) if case.speedup else cut(plain(case.message or "not timed"), 120)
+        time = "not timed" if case.runtime_ms is None else f"{case.runtime_ms:.4g} ms a call, no speed-up"
+        outcome = _interval(case.speedup) if case.speedup else cut(plain(case.message or time), 120)
         yield f"case {named(case.name)}: {plain(case.verdict or 'not judged')}, {outcome}"
     if (left := len(result.cases) - _CASES) > 0:
         yield f"and {left} more cases"

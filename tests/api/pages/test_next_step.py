@@ -11,6 +11,7 @@ import pytest
 from api.http.problems import Kind
 from api.pages import next_step
 from api.pages.verdict import of_result
+from domain.flags import SPEEDUP_UNKNOWN
 from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status
 from tests.api import results
@@ -228,6 +229,7 @@ def test_a_long_log_takes_no_time(verdict: str, unit: str) -> None:
         ("faster", [], next_step.FASTER),
         ("faster", ["interpreted"], next_step.INTERPRETED),
         (None, [], next_step.UNMEASURED),
+        *((None, [code], code.advice) for code in sorted(SPEEDUP_UNKNOWN)),
     ],
 )
 def test_it_goes_by_the_speed(verdict: str | None, flags: list[str], step: str) -> None:

@@ -137,6 +137,13 @@ def test_every_kind_of_speedup(client: FlaskClient, records: JobStore, speedup: 
     assert says in report(client, completed(client, records, results.passed(speedup=speedup))).text
 
 
+def test_a_speedup_that_a_flag_makes_unknown_has_its_reason(client: FlaskClient, records: JobStore) -> None:
+    flag = Flag(FlagCode.REFERENCE_SLOWED, "windows of the reference took 9 ms beside this kernel's process")
+    text = report(client, completed(client, records, results.passed(2.0, flag, speedup=None))).text
+    assert "No speed-up is reported: windows of the reference took 9 ms" in text
+    assert "too short" not in text
+
+
 def test_each_case_has_a_row_and_a_place_in_the_drawing(client: FlaskClient, records: JobStore) -> None:
     job_id = completed(client, records, results.of_cases())
     page = report(client, job_id)

@@ -252,3 +252,15 @@ def test_gradients_of_rows_do_not_depend_on_the_batch_where_those_of_weights_do(
     request = wanted(candidate, reference=reference, gradients=True, timeout=240)
     batch = found(run(request, worker)).batch
     assert batch.verdict is verdict and batch.rows == 64 and batch.sizes == [32, 1]
+
+
+def test_a_reference_that_an_earlier_check_ended_leaves_the_verdict(worker: WorkerContext) -> None:
+    """It ended on inputs beyond its task, after the windows. A candidate can cause that, so the speed-up is unknown."""
+    ends = "        if x.abs().max() > 100: os._exit(1)\n        return torch.relu"
+    reference = REFERENCE.replace("import torch", "import os, torch", 1).replace("        return torch.relu", ends)
+    candidate = kernel(KERNEL.format(before="", body="return y.sum(1)"))
+    report = run(wanted(candidate, reference=kernel(reference), budget="default"), worker)
+    assert "the reference made no inputs" in (found(report).untested or "")
+    assert report.reference is not None and report.reference.status is Status.PASSED
+    assert report.outcome.timing is not None and FlagCode.REFERENCE_NOT_RERUN in codes(report.outcome.timing.flags)
+    assert report.speedup is None

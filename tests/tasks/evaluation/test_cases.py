@@ -111,6 +111,17 @@ def test_outputs_of_an_earlier_call_or_case_are_wrong(worker: WorkerContext) -> 
     assert report.outcome.status is Status.WRONG_RESULT and "wrong_result" in verdicts(report).values()
 
 
+def test_cases_too_large_to_be_repeated_without_the_candidate_say_so(
+    worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate could slow its reference in these alone."""
+    monkeypatch.setattr("tasks.evaluation.cases.SHARE_KEPT", 0.0)
+    report = compared(worker, RIGHT)
+    flagged = {case["name"]: "case_not_rerun" in case["flags"] for case in report.body("id")["cases"]}
+    assert flagged == {"n=64": False, "odd": True, "large": True}
+    assert report.outcome.timing is not None and FlagCode.CASE_NOT_RERUN in codes(report.outcome.timing.flags)
+
+
 def test_the_candidate_does_not_define_the_cases(worker: WorkerContext) -> None:
     own = "def get_inputs(n=1):\n    return [torch.zeros(n, 1)]\ndef get_cases():\n    return [{'n': 1}]\n"
     report = compared(worker, RIGHT, own)

@@ -55,13 +55,14 @@ def test_small_calls_that_are_judged_one_at_a_time_have_every_check(
     """They are where kernels lacked memory, as a kernel may say that it did."""
     monkeypatch.setattr(worker, "usual_memory", 1 << 40)
     candidate, reference = forward("return torch.softmax(x, -1)"), kernel(SOFTMAX)
-    usual = judged(worker, candidate, reference, budget="default")
+    usual = judged(worker, candidate, reference, budget="default", determinism=True)
     monkeypatch.setattr("tasks.evaluation.multi_process.initial_queues", lambda _: Queues(one_call=True))
-    report = judged(worker, candidate, reference, budget="default")
+    report = judged(worker, candidate, reference, budget="default", determinism=True)
     assert (arrangement(usual), arrangement(report)) == (USUAL, ONE_CALL)
     assert report.outcome.inputs["distributions"]["checked"] == usual.outcome.inputs["distributions"]["checked"]
     assert len(report.outcome.inputs["distributions"]["checked"]) > 3
     assert report.outcome.status is Status.PASSED, report.outcome.message
+    assert report.outcome.determinism is not None and report.outcome.determinism.untested is None
 
 
 def test_one_kernel_alone_is_judged_in_turns_with_the_null_runner(worker: WorkerContext) -> None:

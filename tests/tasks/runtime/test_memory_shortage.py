@@ -234,6 +234,18 @@ def test_a_referee_without_memory_for_small_calls_blames_no_kernels_that_hold_li
     assert job.candidate.fault is None and ("the kernels held 61440 MiB" in message) is not ours
 
 
+@pytest.mark.parametrize(("held", "blamed"), [(45, CANDIDATE), (15, REFERENCE)])
+def test_a_referee_without_memory_for_large_calls_blames_a_candidate_that_holds_far_more_than_its_reference(
+    planned: Planned, card: Card, held: int, blamed: str
+) -> None:
+    job = planned(ONE_CALL)
+    job.plan.admit(4 * GIB, 4 * GIB)
+    card.held |= {job.pid(job.reference): 5 * GIB, job.pid(job.candidate): held * GIB}
+    with pytest.raises(Stopped):
+        job.referee_lacks_memory()
+    assert [run.role for run in (job.reference, job.candidate) if run.fault is not None] == [blamed]
+
+
 def test_most_of_what_another_program_leaves_is_most(planned: Planned, card: Card) -> None:
     with neighbour(card, 50 * GIB):
         job = planned(ONE_CALL)

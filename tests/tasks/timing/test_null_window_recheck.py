@@ -234,9 +234,13 @@ def test_recheck_inconclusive_rounds_continue_until_the_jobs_end(until: float, r
 @pytest.mark.parametrize(
     ("until", "code"), [(math.inf, FlagCode.REFERENCE_NOT_RERUN), (-math.inf, FlagCode.REFERENCE_RERUN_TIMEOUT)]
 )
-def test_recheck_reference_that_cannot_run_is_flagged_with_the_reason(until: float, code: FlagCode) -> None:
-    recheck = compared(0, nulls_too=False, isolated_ms=[None], until=until)
-    recheck.measure()
+@pytest.mark.parametrize("slowed", [0, 8])
+def test_recheck_reference_that_cannot_run_gives_no_speedup_and_says_why(
+    slowed: int, until: float, code: FlagCode
+) -> None:
+    """A candidate can cause both: it stops its reference in a check, or lets the job's time go by."""
+    recheck = compared(slowed, nulls_too=False, isolated_ms=[None], until=until)
+    assert speedup_of(recheck) is None
     assert codes(recheck.flags) == [code]
 
 
