@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from domain.determinism import Determinism
-from domain.flags import SPEEDUP_UNKNOWN, Flag
+from domain.flag_codes import SPEEDUP_UNKNOWN
+from domain.flags import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 
 
 def codes(flags: Iterable[Flag]) -> list[FlagCode]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from domain.flags import FlagCode
+from domain.flag_codes import FlagCode
 from profiling.integrity.disagreement import (
     FEWEST,
     HOST_JITTER_SHARE,

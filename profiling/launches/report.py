@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.kernel import JITTED, Kernel, KernelType
 from sandbox.protocol.launch_trace import CPU_OPERATORS, LaunchTrace
 

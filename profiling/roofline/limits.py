@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from profiling.gpu.measured_peaks import Ceilings
 from profiling.stats.flags import duration
 

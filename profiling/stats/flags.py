@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from profiling.gpu.state_summary import CardState
 from profiling.stats.statistics import MAX_OUTLIERS, Sample, standard_error
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.value import Unserializable, leaves
 from sandbox.supervisor.messages import ModelState
 from tasks.runtime.kernel_run import KernelRun

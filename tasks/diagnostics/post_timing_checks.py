@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from domain.fault import KernelFault
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.kernel import KernelType
 from domain.result import Status, Timing, first_line
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings

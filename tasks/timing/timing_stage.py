@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from domain.fault import KernelFault
-from domain.flags import SPEEDUP_UNKNOWN, Flag, FlagCode
+from domain.flag_codes import SPEEDUP_UNKNOWN, FlagCode
+from domain.flags import Flag
 from domain.kernel_guess import uses_triton
 from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from api.pages import evidence
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.result import CANDIDATE
 from tests.api import results
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.inputs import Strictness
 from domain.request import Request
 from domain.result import Report, RobustnessFailure, Status

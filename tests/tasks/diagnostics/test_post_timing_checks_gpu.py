@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from domain.flags import Flag, FlagCode
+from domain.flag_codes import FlagCode
+from domain.flags import Flag
 from domain.request import Request
 from domain.result import Outcome, Report, Status
 from tasks.evaluation.pipeline import run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from domain.flags import FlagCode
+from domain.flag_codes import FlagCode
 from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings
