@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.timing import Rows, judged
 from benchmarks.timing_cases import spin
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Report
 from sandbox.isolation.rlimits import die_with_parent
 from stack.terminal import Terminal

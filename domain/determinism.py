@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from domain.flags import Flag
+from domain.flags.flag import Flag
 
 
 class BatchVerdict(StrEnum):

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from domain.determinism import Determinism
-from domain.flag_codes import SPEEDUP_UNKNOWN
-from domain.flags import Flag
+from domain.flags.codes import SPEEDUP_UNKNOWN
+from domain.flags.flag import Flag
 from domain.listing import PROFILE, Listing, NoListing, ProfilerReport
 
 if TYPE_CHECKING:
@@ -299,8 +299,7 @@ class DeviceReport:
       without a reference.
     - `memory_arrangement`: how the job's calls shared the device's memory; None if the job never had the device.
     - `isolation`: whether the candidate's `process` was `fresh` or `used` by earlier jobs, and in
-      `used_process_verdict` what was found before, with a used one or a warm reference; None if the job never had the
-      device.
+      `used_process_verdict` what a used one or a warm reference gave before; None if the job never had the device.
     """
 
     held_s: float = 0.0

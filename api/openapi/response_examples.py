@@ -14,8 +14,8 @@ from api.pages import next_step
 from api.schemas.batch import line, progress
 from api.schemas.job import body, location, result, summary
 from api.webhook_dispatcher import message
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.job import Stage, State
 from domain.kernel import KernelType
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from api.pages import sanitizer, words
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import CANDIDATE, REFERENCE
 
 Result = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 from api.pages import sanitizer
 from api.pages.heat_map import heat_map
 from api.pages.stored_record import AGAIN, read_or
-from domain.flag_codes import SPEEDUP_UNKNOWN, FlagCode
+from domain.flags.codes import SPEEDUP_UNKNOWN, FlagCode
 from domain.job import State
 from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status

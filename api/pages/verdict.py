@@ -10,7 +10,7 @@ from typing import Any
 from api.pages import baselines, evidence, sanitizer, words
 from api.pages.cases import in_cases
 from api.pages.stored_record import WRITTEN_BY_ANOTHER, read_or
-from domain.flag_codes import SPEEDUP_UNKNOWN, FlagCode
+from domain.flags.codes import SPEEDUP_UNKNOWN, FlagCode
 from domain.job import State
 from domain.result import Status, first_line
 from domain.speed.confirmation import Finding

@@ -13,7 +13,7 @@ from api.pages.stored_record import read_or
 from api.pages.verdict import verdict
 from api.schemas.fields import one_of
 from api.schemas.outcome import KernelResultSchema, SpeedupSchema, SummarySchema
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.job import Stage, State
 from domain.result import CANDIDATE, REFERENCE
 from tasks.jobs.job_view import QUEUE_TIMEOUT, JobView

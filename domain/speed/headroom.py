@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Timing
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.integrity.disagreement import (
     FEWEST,
     HOST_JITTER_SHARE,

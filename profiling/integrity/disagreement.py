@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.integrity.interference import FLOOR_MS
 from profiling.stats.flags import CERTAIN_MS, JOINT_ERRORS, duration, max_setup_ms
 from profiling.stats.statistics import Sample, error_below, standard_error

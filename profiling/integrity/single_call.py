@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.integrity.disagreement import (
     DRIFT_MS,
     FEWEST,

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import JITTED, Kernel, KernelType
 from sandbox.protocol.launch_trace import CPU_OPERATORS, LaunchTrace
 

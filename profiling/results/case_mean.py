@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import joined
 from profiling.stats.statistics import measured

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import joined
 from profiling.stats.downsample import evenly_spaced, rounded

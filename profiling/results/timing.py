@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import Timing
 from profiling.integrity.single_call import median_single_call_ms
 from profiling.results.estimate import TimeEstimate

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.gpu.measured_peaks import Ceilings
 from profiling.stats.flags import duration
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.gpu.state_summary import CardState
 from profiling.stats.statistics import MAX_OUTLIERS, Sample, standard_error
 

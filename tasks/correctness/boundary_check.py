@@ -16,8 +16,8 @@ from itertools import chain, islice
 import torch
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import KernelType
 from domain.value import leaves
 from domain.value import replace as replaced

@@ -14,7 +14,7 @@ import torch
 from domain import value as values
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
 from domain.fault import KernelFault
-from domain.flag_codes import TIMEOUT_NEAR
+from domain.flags.codes import TIMEOUT_NEAR
 from domain.gradients import GradientPlan, forward_output_count
 from domain.result import Status
 from profiling.window.call_buffers import Slots

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import KernelType
 from domain.result import RobustnessFailure, Status
 from profiling.window.call_buffers import Slots, bytes_per_call

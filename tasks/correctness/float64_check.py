@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from domain.flag_codes import FlagCode
-from domain.flags import Figures, Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Figures, Flag
 from domain.value import leaves
 from tasks.correctness.input_batches import Arguments
 from validation.compare.result import CallComparison

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import torch
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import Status
 from profiling.window.call_buffers import Slots
 from sandbox.runner.parameter_noise import noised

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from domain.flag_codes import FlagCode
-from domain.flags import Figures, Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Figures, Flag
 from validation.compare.result import CallComparison
 from validation.compare.rounding_boundary import Outputs
 from validation.compare.tolerance import Tolerance

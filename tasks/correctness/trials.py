@@ -10,8 +10,8 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.gradients import GradientPlan, forward_output_count
 from domain.kernel import KernelType
 from domain.result import Robustness, RobustnessFailure

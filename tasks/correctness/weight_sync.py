@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.value import Unserializable, leaves
 from sandbox.supervisor.messages import ModelState
 from tasks.runtime.kernel_run import KernelRun

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import KernelType
 from domain.result import Status, Timing, first_line
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings

@@ -8,7 +8,7 @@ from typing import Any
 
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
-from domain.flags import Flag
+from domain.flags.flag import Flag
 from domain.result import Comparison, Outcome, Report, Robustness, Status, Timing
 from profiling.results.case_mean import mean_speedup, mean_timing
 from profiling.results.multi_process import pooled_speedup, pooled_timing

@@ -17,8 +17,8 @@ from typing import Any
 from domain.cases.case import Case, CaseSource, primary
 from domain.cases.case_result import CaseResult, CaseResults
 from domain.fault import KernelFault
-from domain.flag_codes import TIMEOUT_NEAR, FlagCode
-from domain.flags import Flag
+from domain.flags.codes import TIMEOUT_NEAR, FlagCode
+from domain.flags.flag import Flag
 from domain.result import Speedup, Status
 from profiling.stats.statistics import MIN_PAIRS
 from profiling.stats.stopping_rule import Plan

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 
 from domain import value as values
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.gradients import GradientPlan
 from domain.result import Gradients
 from tasks.correctness.input_source import TrialInputs

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.request import Request
 from domain.result import DeviceReport, Outcome, Report, Status, Timing
 from domain.speed.headroom import headroom

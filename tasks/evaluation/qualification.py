@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from domain.determinism import BatchVerdict
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Report, Speedup, Status, first_line
 from domain.speed.baseline import Baseline

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from domain.fault import KernelFault
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from tasks.correctness.distribution_check import DistributionCheck, untried
 from tasks.correctness.input_perturbation import InputPerturbation
 from tasks.correctness.parameter_check import ParameterCheck

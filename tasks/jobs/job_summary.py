@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import first_line
 from domain.wire import Wire
 

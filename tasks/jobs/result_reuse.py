@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from domain.fault import may_pass_again
-from domain.flag_codes import CUT_SHORT
+from domain.flags.codes import CUT_SHORT
 from domain.result import Status
 
 RAN = frozenset({Status.PASSED, Status.WRONG_RESULT})

@@ -15,8 +15,8 @@ from backends.base import Artifact, Task
 from backends.dry_run.child import COMPLETED, STOPPED
 from backends.dry_run.example import UNKNOWN, may_compile
 from domain.fault import KernelFault, may_pass_again
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import Status

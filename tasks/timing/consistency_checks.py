@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.integrity.deferred_readback import DEFERRED_READBACK_MS
 from profiling.integrity.disagreement import MIN_DIFFERENCE, NULL_DRIFT_MS, CheckWindows
 from profiling.integrity.single_call import SETTLED_STREAMED

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.integrity.disagreement import CheckWindows
 from profiling.integrity.interference import (
     FLAG_RATIO,

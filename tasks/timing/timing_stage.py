@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from domain.fault import KernelFault
-from domain.flag_codes import SPEEDUP_UNKNOWN, FlagCode
-from domain.flags import Flag
+from domain.flags.codes import SPEEDUP_UNKNOWN, FlagCode
+from domain.flags.flag import Flag
 from domain.kernel_guess import uses_triton
 from domain.result import Speedup, Timing
 from profiling.gpu.measured_peaks import UNKNOWN

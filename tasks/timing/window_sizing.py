@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from profiling.stats.stopping_rule import calls_that_fill, calls_that_fit
 from profiling.window.call_buffers import bytes_per_call
 from profiling.window.timed_window import GateClosed

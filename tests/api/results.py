@@ -7,7 +7,7 @@ from typing import Any
 
 from domain.cases.case import Case
 from domain.cases.case_result import CaseResult, CaseResults
-from domain.flags import Flag
+from domain.flags.flag import Flag
 from domain.result import Comparison, Outcome, Report, RuntimeStats, Speedup, Status, Timing
 
 STATS = RuntimeStats(0.0124, 0.0003, 0.012, 0.0131, 0.0123, 0.0129, 0.013)

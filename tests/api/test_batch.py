@@ -8,8 +8,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.schemas.batch import BatchEntrySchema, BatchLineSchema, BatchResponseSchema, BatchViewSchema
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import LEGACY, RELU, TEST_DATA, TRITON_ADD, Json, kernel

@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from redis import Redis
 from werkzeug.serving import make_server
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.job import Stage
 from domain.listing import Form, NoListing
 from domain.result import Status

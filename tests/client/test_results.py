@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Status
 from kernel_eval_client import Flag, Result, Speedup, Verdict
 from kernel_eval_client import flag as flags

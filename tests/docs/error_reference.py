@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client"))
 
 from api.http.problems import Kind
 from api.pages import next_step
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Status
 from kernel_eval_client import errors
 from kernel_eval_client.cli.exits import MEANINGS

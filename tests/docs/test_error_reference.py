@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.flag_codes import CUT_SHORT, TIMEOUT_NEAR, FlagCode
-from domain.flags import Flag
+from domain.flags.codes import CUT_SHORT, TIMEOUT_NEAR, FlagCode
+from domain.flags.flag import Flag
 from tests.docs.error_reference import DOCUMENT, text
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.job import TERMINAL
 from stack.devices import Gpu, installed
 from tests.stack.serving import READY_S, Serving, serve, wait_for

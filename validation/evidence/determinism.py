@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from validation.compare.bitwise import bits, blocks
 from validation.seeds import derive_seed
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import torch
 
-from domain.flag_codes import FlagCode
-from domain.flags import Figures, Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Figures, Flag
 from validation.evidence.reduced_precision import COARSER_OF_SAME_SIZE, UNIT_ROUNDOFF, lower_precisions, rounded
 
 FAR_ABOVE = 30.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from domain.flag_codes import FlagCode
-from domain.flags import Figures, Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Figures, Flag
 from validation.compare.bitwise import pieces
 from validation.compare.comparison import PIECE, compare, compare_stacked
 from validation.compare.tolerance import Tolerance

@@ -11,7 +11,7 @@ from apiflask import APIFlask
 from flask.testing import FlaskClient
 
 from api.webhook_dispatcher import message
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from tasks.jobs.job_store import JobStore
 from tests.api import results
 from tests.api.payloads import RELU, Json, kernel

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from api.pages import evidence
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import CANDIDATE
 from tests.api import results
 

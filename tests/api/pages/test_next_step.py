@@ -11,7 +11,7 @@ import pytest
 from api.http.problems import Kind
 from api.pages import next_step
 from api.pages.verdict import of_result
-from domain.flag_codes import SPEEDUP_UNKNOWN
+from domain.flags.codes import SPEEDUP_UNKNOWN
 from domain.kernel_guess import LOOKS_LIKE
 from domain.result import Status
 from tests.api import results

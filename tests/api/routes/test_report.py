@@ -16,8 +16,8 @@ from redis import Redis
 from werkzeug.test import TestResponse
 
 from api.pages.stages import MEANS
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.job import Stage
 from domain.result import Speedup, Status
 from domain.speed.baseline import Baseline, BaselineResult

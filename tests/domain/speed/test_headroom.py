@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import Timing
 from domain.speed.headroom import headroom
 from tasks.jobs.job_summary import Summary

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.integrity.disagreement import DRIFT_MS, Estimate, Measured, middle, reconcile
 from profiling.integrity.single_call import SINGLE_CALL
 from profiling.stats.flags import duration

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.integrity.disagreement import DRIFT_MS, NO_HOST_JITTER, NULL_DRIFT_MS, CheckWindows, Measured
 from profiling.integrity.single_call import (
     COLD_MS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.kernel import Kernel, KernelType
 from profiling.launches.report import described, qualified_name
 from sandbox.protocol.launch_trace import CPU_OPERATORS, CUPTI, LaunchedKernel, LaunchTrace

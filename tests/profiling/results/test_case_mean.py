@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.results.case_mean import mean_speedup, mean_timing
 from profiling.stats.statistics import measured

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.result import RuntimeStats, Speedup, Timing
 from profiling.gpu.state_summary import CardState, Span
 from profiling.results.multi_process import pooled_flags, pooled_speedup, pooled_timing

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.results.estimate import estimate, null_share
 from profiling.results.samples import KernelWindows
 from profiling.results.speedup import paired_speedup, pairs_half_width

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings, ceilings
 from profiling.roofline.limits import arithmetic_floor_ms, impossible, memory_floor_ms, too_few_operations
 from profiling.roofline.written_bytes import in_place_bytes, returned_bytes

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.gpu.monitor import CardProcess
 from profiling.gpu.state_summary import CardState
 from profiling.stats.flags import Misfit, duration, events_misfit, others_on_the_card, retaken_windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Report, Status
 from tasks.correctness import boundary_check
 from tasks.runtime.worker_context import WorkerContext

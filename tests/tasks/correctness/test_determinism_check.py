@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from domain.determinism import BatchVerdict, Determinism
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.correctness import determinism_check

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.inputs import Strictness
 from domain.request import Request
 from domain.result import Report, RobustnessFailure, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Comparison, Status
 from tasks.correctness import float64_check
 from tasks.runtime.worker_context import WorkerContext

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.kernel import Kernel
 from domain.request import Request
 from domain.result import CANDIDATE, Report, Status

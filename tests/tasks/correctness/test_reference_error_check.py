@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Comparison, Status
 from tasks.correctness.reference_error_check import ReferenceErrorCheck
 from tasks.runtime.worker_context import WorkerContext

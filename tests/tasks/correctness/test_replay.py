@@ -8,7 +8,7 @@ import pytest
 from marshmallow import ValidationError
 
 from api.schemas.request import read_compare, read_evaluate
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.inputs import DrawOn
 from domain.result import Outcome
 from tasks.evaluation.pipeline import run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Status
 from tasks.evaluation.pipeline import run

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.request import Request
 from domain.result import Outcome, Status
 from sandbox.supervisor.messages import ModelState

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.listing import NoListing, ProfilerReport
 from domain.request import Request
 from domain.result import Report, Status

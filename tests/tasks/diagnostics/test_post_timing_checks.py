@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from domain.fault import InfrastructureFault
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.gpu.measured_peaks import UNKNOWN, Ceilings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.schemas.request import read_compare, read_evaluate
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
 from domain.value import leaves

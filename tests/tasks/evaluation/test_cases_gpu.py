@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.schemas.request import read_compare
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Report, Status
 from tasks.evaluation.pipeline import run
 from tasks.runtime.worker_context import WorkerContext

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.request import Request
 from domain.result import Report, Status
 from tasks.correctness.trials import RANDOM_REFERENCE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Report, Status
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from domain.fault import InfrastructureFault
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Report, Status
 from profiling.window.call_buffers import Slots
 from sandbox.supervisor.session import Session

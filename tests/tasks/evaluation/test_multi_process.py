@@ -9,7 +9,7 @@ import pytest
 
 from domain.budget import Budget
 from domain.device_metrics import CounterRequest
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.kernel import Kernel, KernelType
 from domain.listing import Form
 from domain.request import Request

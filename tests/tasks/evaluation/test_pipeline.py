@@ -14,7 +14,7 @@ import pytest
 
 from domain.device_metrics import CounterRequest
 from domain.fault import InfrastructureFault, JobCancelled, KernelFault
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Lack, Status

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from domain.dtype import CODES, ITEM_BYTES
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status

@@ -9,8 +9,8 @@ import pytest
 
 from domain.budget import Budget
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
-from domain.flag_codes import FlagCode
-from domain.flags import Flag
+from domain.flags.codes import FlagCode
+from domain.flags.flag import Flag
 from domain.kernel import Kernel, KernelType
 from domain.request import Request
 from domain.result import Outcome, Report, Robustness, RobustnessFailure, Speedup, Status

@@ -10,7 +10,7 @@ from redis import Redis
 from domain.access import Key
 from domain.budget import Budget
 from domain.fault import NO_TEMPORARY
-from domain.flag_codes import CUT_SHORT
+from domain.flags.codes import CUT_SHORT
 from domain.inputs import DrawOn
 from domain.job import State
 from domain.kernel import Kernel, KernelType

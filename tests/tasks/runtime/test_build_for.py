@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Outcome, Status
 from domain.settings import settings

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import CANDIDATE, REFERENCE, Report, Status
 from profiling.results.samples import Samples, WindowSetup

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from domain.flag_codes import SPEEDUP_UNKNOWN, FlagCode
+from domain.flags.codes import SPEEDUP_UNKNOWN, FlagCode
 from domain.result import CANDIDATE, REFERENCE, Speedup
 from profiling.integrity.interference import FLOOR_MS
 from profiling.results.estimate import estimate, net_ms

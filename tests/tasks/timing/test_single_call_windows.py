@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import CANDIDATE, REFERENCE
 from profiling.integrity.disagreement import SETTLED
 from profiling.integrity.single_call import SETTLED_STREAMED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.result import Status
 from tasks.runtime.worker_context import WorkerContext
 from tests.flag_codes import codes

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from profiling.stats.stopping_rule import coarse
 from profiling.window.timed_window import GateClosed
 from tasks.correctness.trials import Trials

@@ -3,7 +3,7 @@
 import torch
 
 from domain.determinism import Batch, BatchVerdict, Determinism, OutputRepeats
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from tests.flag_codes import codes
 from validation.evidence.determinism import fingerprint, merged
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from validation.evidence.precision_estimate import precision_finding
 from validation.evidence.reduced_precision import rounded
 

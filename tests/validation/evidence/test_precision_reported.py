@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from domain.request import Request
 from domain.result import Status
 from tasks.evaluation.pipeline import run

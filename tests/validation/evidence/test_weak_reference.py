@@ -7,7 +7,7 @@ import torch
 
 from backends.dtypes import torch_dtype
 from domain.dtype import CODES, COMPLEX, FLOATS, ITEM_BYTES
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 from validation.compare.tolerance import EXACT, Tolerance, effective_tolerance, strict
 from validation.evidence.weak_reference import FixedOutputs, weak_reference
 

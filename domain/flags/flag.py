@@ -1,7 +1,4 @@
-"""Flags: coded warnings beside a verdict, each with a sentence for people and its figures for programs.
-
-A flag never changes a verdict.
-"""
+"""One flag of a result; it never changes a verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from domain.flag_codes import FlagCode
+from domain.flags.codes import FlagCode
 
 Figures = Mapping[str, str | float | None]
 
