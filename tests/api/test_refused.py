@@ -391,7 +391,10 @@ RAW: list[tuple[bytes, str]] = [
         b'{"kernel": {"source_code": "x\\n# \\ud800"}}',
         "kernel -> source_code: the text holds a lone surrogate, \\ud800 at line 2, column 3; replace it",
     ),
-    (gzip.compress(b'{"kernel": 1}'), "the body is compressed, which the service does not take; send the JSON itself"),
+    (
+        gzip.compress(b'{"kernel": 1}', mtime=0),
+        "the body is compressed, which the service does not take; send the JSON itself",
+    ),
     (b'{"kernel": {"\\udfff": 1}}', "lone surrogate"),
     (b'{"kernel": {"io": 1, "a": [{"b": 1, "\\u0062": 2}], "io": 1}}', "kernel -> io: is given more than once"),
     (b'{"jobs": [{}, {"kernel": {}, "kernel": 1}]}', "jobs -> 1 -> kernel: is given more than once"),
