@@ -86,7 +86,7 @@ def _argument(value: Any) -> Any:
 
 
 def _kind(dtype: tl.dtype) -> torch.dtype | None:
-    """torch's form of a type that numpy lacks; None of any other type. Types of pointers have no hash."""
+    """torch's dtype for a type that numpy lacks, else None. Types of pointers have no hash."""
     return None if dtype.scalar.is_ptr() else _STORED_AS_BITS.get(dtype.scalar)
 
 

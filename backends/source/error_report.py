@@ -34,8 +34,12 @@ _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _TORCH_CUDA = Path(torch.cuda.__file__).parent
 BUILD_FAILED = "Error building extension"
 _OUT_OF_MEMORY = (
-    *("out of memory", "can't allocate memory", "cudaErrorMemoryAllocation", "ERROR_OUT_OF_MEMORY"),
-    *("_ALLOC_FAILED", "ALLOCATION_FAILED"),  # cuBLAS, cuFFT and others; cuDNN since version 9.
+    "out of memory",
+    "can't allocate memory",
+    "cudaErrorMemoryAllocation",
+    "ERROR_OUT_OF_MEMORY",
+    "_ALLOC_FAILED",  # Of cuBLAS, cuFFT and others.
+    "ALLOCATION_FAILED",  # Of cuDNN since version 9.
 )
 _NO_GPU = (
     "No CUDA GPUs are available",
@@ -183,8 +187,8 @@ def _launch_hint(error: BaseException) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if type(error) is not KeyError or len(frames) < 2 or not frames[-2].f_code.co_filename.endswith(_CALL_FOR_A_LAUNCH):
         return ""
-    if not (error.args and isinstance(error.args[0], str)):  # Of a table of the source's: `TILES[meta["n"]]`.
-        return ""
+    if not (error.args and isinstance(error.args[0], str)):
+        return ""  # The key is of a table of the source's own, as in `TILES[meta["n"]]`.
     names = next((value for value in frames[-1].f_locals.values() if type(value) is dict), {})
     listed = ", ".join(map(str, names))[:MAX_CHARS]
     return f" (the function gets the kernel's arguments by their names: {listed})"

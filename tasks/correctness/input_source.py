@@ -37,7 +37,8 @@ SLOW_DRAWING_S = 1.0
 """Seconds of drawing after which a candidate is stopped while its inputs are drawn."""
 MIXED = 1 << 41
 """First number of the mixed sets, far above all others."""
-# Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets.
+# Maximum number and bytes of sets per request: one exchange with the runner costs as much as several small sets. The
+# bytes are below those that a runner gives back to the driver after each exchange (LARGE in sandbox/runner/runner.py).
 MAX_BATCH, BATCH_BYTES = 256, 240 << 20
 BATCH_S = 1.0
 """Maximum seconds of a batch, because the budget is only checked between batches."""

@@ -138,8 +138,8 @@ class Trials:
         if not missing:
             return None
         names = ", ".join(missing)
-        message = f"{FlagCode.GRADIENTS_NOT_COMPARED.meaning.removesuffix('.')}: {names}"
-        return Flag(FlagCode.GRADIENTS_NOT_COMPARED, message, {"parameters": names})
+        flag = Flag.of(FlagCode.GRADIENTS_NOT_COMPARED, parameters=names)
+        return dataclasses.replace(flag, message=f"{flag.message}: {names}")
 
     @property
     def reference_outputs(self) -> Outputs:

@@ -71,7 +71,10 @@ def calibrate(
 
 
 def _shrink(kernel_run: KernelRun, slots_of: SlotsOf, calls: int, fewest: Calibration | None) -> Calibration | None:
-    """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could."""
+    """The calibration with the most calls, below `calls`, that can be queued; `fewest` is one that could.
+
+    Where only the last try of one call could, the host was busy, and `calls` are tried again.
+    """
     if fewest is None and (fewest := _try(kernel_run, slots_of, 1)) is None:
         fewest, calls = _try(kernel_run, slots_of, 1, AGAIN_S), calls * SHRINK
     while fewest is not None and (calls := calls // SHRINK) > fewest.calls:

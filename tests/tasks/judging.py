@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from domain.job import Stage
 from domain.request import Request
 from domain.result import Report
 from sandbox.supervisor.session import Session
 from tasks.evaluation.pipeline import run
 from tasks.runtime.job_callbacks import JobCallbacks
+from tasks.runtime.kept_runner import WarmRunner
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
 
@@ -44,6 +48,19 @@ def wait_for_end(session: Session) -> None:
     while session.runner.alive:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def killing(warm: WarmRunner | None) -> tuple[JobCallbacks, list[int]]:
+    """Callbacks that kill the kept runner as its next job is timed, and the pids that they killed."""
+    assert warm is not None
+    pid, killed = warm.runner.session.runner.pid, list[int]()
+
+    def kill(stage: Stage) -> None:
+        if stage is Stage.TIME and not killed:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    return JobCallbacks(kill), killed
 
 
 def judged(

@@ -25,7 +25,7 @@ from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.kept_runner import GROWTH_BYTES, KeptRunner
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
-from tests.tasks.judging import SOFTMAX, forward, kernel, opened, wait_for_end
+from tests.tasks.judging import SOFTMAX, forward, kernel, killing, opened, wait_for_end
 
 FRESH, USED = {"process": "fresh"}, {"process": "used"}
 RIGHT, WRONG = "torch.softmax(x, -1)", "torch.softmax(x, 0)"
@@ -154,16 +154,8 @@ def test_another_key_has_a_process_of_its_own(worker: WorkerContext) -> None:
 
 def test_a_fault_of_the_service_in_a_used_process_is_judged_again(worker: WorkerContext) -> None:
     judged(worker, owner="ours")
-    warm = worker.used_candidate.warm
-    assert warm is not None
-    pid, killed = warm.runner.session.runner.pid, []
-
-    def kill(stage: Stage) -> None:
-        if stage is Stage.TIME and not killed:
-            killed.append(pid)
-            os.kill(pid, signal.SIGKILL)
-
-    report = run(request(owner="ours"), worker, JobCallbacks(kill))
+    callbacks, killed = killing(worker.used_candidate.warm)
+    report = run(request(owner="ours"), worker, callbacks)
     assert killed and report.outcome.status is Status.PASSED
     # Without seccomp a kernel may have killed itself.
     assert report.device.isolation in (again("infrastructure_error"), again("out_of_memory"))

@@ -12,18 +12,16 @@ from typing import Any
 import pytest
 
 from domain.fault import InfrastructureFault
-from domain.job import Stage
 from domain.request import Request
 from domain.result import Report, Status
 from profiling.gpu.xid_errors import CardError
 from tasks.evaluation.pipeline import run
-from tasks.runtime.job_callbacks import JobCallbacks
 from tasks.runtime.kept_runner import MOST_BYTES, KeptRunner
 from tasks.runtime.runner_keys import reference_key
 from tasks.runtime.stream_isolation import Queues
 from tasks.runtime.worker_context import WorkerContext
 from tests.own_worker import own_worker
-from tests.tasks.judging import INPUTS, SOFTMAX, forward, kernel, opened, wait_for_end
+from tests.tasks.judging import INPUTS, SOFTMAX, forward, kernel, killing, opened, wait_for_end
 
 WARM, FRESH = "warm", "fresh"
 RIGHT, WRONG = forward("return torch.softmax(x, -1)"), forward("return torch.softmax(x, 0)")
@@ -200,16 +198,8 @@ def test_a_reference_that_fails_in_a_kept_process_is_judged_again_in_a_new_one(
 
 def test_a_kept_reference_that_is_killed_during_a_job_costs_no_attempt(worker: WorkerContext) -> None:
     run(request(RIGHT, owner="ours"), worker)
-    warm = worker.warm_reference.warm
-    assert warm is not None
-    pid, killed = warm.runner.session.runner.pid, []
-
-    def kill(stage: Stage) -> None:
-        if stage is Stage.TIME and not killed:
-            killed.append(pid)
-            os.kill(pid, signal.SIGKILL)
-
-    report = run(request(RIGHT, owner="ours"), worker, JobCallbacks(kill))
+    callbacks, killed = killing(worker.warm_reference.warm)
+    report = run(request(RIGHT, owner="ours"), worker, callbacks)
     assert killed and seen(report) == (Status.PASSED, FRESH)
 
 

@@ -68,9 +68,10 @@ class Property:
     """A property, and where it needs them the dimension (negative) of its rows and the value that all of them share.
 
     Rows of a `width` above 1 lie in that many last dimensions: a filter, an image, or all of the tensor. Those of a
-    `group` are so many neighbours in the last dimension, such as a head. The value of
-    BLOCKS is their length: such as the tokens of one expert, padded to a tile. That of COVERING counts the numbers: of
-    segments of which none is empty.
+    `group` are so many neighbours in the last dimension, such as a head.
+
+    The value of BLOCKS is their length: such as the tokens of one expert, padded to a tile. That of COVERING is how
+    many numbers there are: such as those of segments of which none is empty.
     """
 
     kind: Kind
